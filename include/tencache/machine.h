@@ -1,0 +1,136 @@
+/**
+ * @file machine.h
+ * A description of tiers, links, drives and compute: a preset, a file, or measured by calibration.
+ * Format: sim/machines/README.md. All values are integers; nothing downstream uses floating point.
+ */
+#ifndef TENCACHE_MACHINE_H
+#define TENCACHE_MACHINE_H
+
+#include "tencache/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tc_tier { TC_GPU, TC_CPU, TC_NVME, TC_TIER_COUNT };
+
+enum tc_queue {
+	TC_QUEUE_COMPUTE,
+	TC_QUEUE_H2D,
+	TC_QUEUE_D2H,
+	TC_QUEUE_NVME_READ,
+	TC_QUEUE_NVME_WRITE,
+	TC_QUEUE_GPU_NVME,
+	TC_QUEUE_CPU,
+	TC_QUEUE_HOST,
+	TC_QUEUE_COUNT
+};
+
+enum tc_confidence { TC_CONFIDENCE_LOW, TC_CONFIDENCE_MEDIUM, TC_CONFIDENCE_HIGH };
+enum tc_pinned_rounding { TC_PINNED_EXACT, TC_PINNED_POW2 };
+
+/** One direction of a link or drive: latency first (no bandwidth), then a flow. */
+struct tc_link {
+	uint64_t bytes_per_s;
+	uint64_t latency_ps;
+};
+
+/** Upper bound for the lanes of all queues together. */
+#define TC_MAX_LANES 16
+
+struct tc_machine {
+	const char *name;
+	const char *file_name;
+	const char *source, *date; /**< of the description as a whole */
+	enum tc_confidence confidence; /**< the lowest among its values */
+	char sha256[65]; /**< of the compact, key-sorted JSON after overrides */
+
+	uint64_t capacity_bytes[TC_TIER_COUNT];  /**< usable bytes; 0: the machine lacks the tier */
+	uint64_t framework_bytes[TC_TIER_COUNT]; /**< what the framework itself takes */
+
+	struct tc_link h2d, d2h;      /**< pinned memory */
+	uint64_t duplex_bytes_per_s;  /**< sum of both directions; 0: no common limit */
+	uint64_t pageable_ppm;        /**< rate from or to unpinned memory, parts per million of pinned */
+	uint64_t dram_bytes_per_s;    /**< host memory bandwidth, shared by copies, drives and CPU work */
+
+	struct tc_link nvme_read, nvme_write; /**< summed over the drives when striped */
+	uint64_t nvme_mixed_bytes_per_s;      /**< reads + writes together; 0: no common limit */
+	uint64_t nvme_sustained_write_bytes_per_s; /**< after the write cache; 0: unknown */
+	uint64_t nvme_endurance_bytes;             /**< rated bytes written (TBW); 0: unknown */
+	uint32_t nvme_drives;
+	uint32_t nvme_queue_depth;
+	bool nvme_striped;
+	bool gpu_direct; /**< a direct path between drive and GPU exists (queue gpu_nvme) */
+
+	uint64_t cpu_cores;
+	uint64_t adam_parameters_per_s_per_core;
+	/** min(cores x rate, what convert and the inf/nan scan stream at): bytes/s per core. */
+	uint64_t cpu_stream_bytes_per_s_per_core;
+
+	/** peak x efficiency, rounded down at load; operations per second. */
+	uint64_t flops_per_s[TC_DTYPE_COUNT][TC_OP_CLASS_COUNT];
+	/** memory bandwidth x efficiency per op class, bytes per second. */
+	uint64_t memory_bytes_per_s[TC_OP_CLASS_COUNT];
+	uint64_t launch_ps; /**< host cost of issuing one command */
+	uint64_t hook_ps;   /**< host cost of one event */
+
+	uint64_t gpu_alloc_ps_per_call; /**< fresh device allocation (systems without pools) */
+	uint64_t pin_bytes_per_s;       /**< speed of pinning host memory */
+	enum tc_pinned_rounding pinned_rounding;
+	uint64_t chunk_bytes; /**< two-hop moves are split into chunks of this size */
+	uint64_t price_per_hour_micro_usd; /**< 0: unknown */
+
+	uint32_t lanes[TC_QUEUE_COUNT];
+
+	void *storage; /**< private: the JSON and the strings */
+};
+
+/**
+ * Load a machine: the path of a JSON file, or the name of a preset looked up in `preset_directory`
+ * (NULL: the directories in TENCACHE_MACHINES, the build tree, the installed share directory).
+ * An unknown name suggests the nearest preset. Free with tc_machine_free().
+ */
+enum tc_status tc_machine_load(const char *name_or_path, const char *preset_directory,
+                               struct tc_machine **machine, struct tc_error *error);
+/** Parse from memory; `name` stands for the file in messages. */
+enum tc_status tc_machine_parse(const char *json, size_t bytes, const char *name,
+                                struct tc_machine **machine, struct tc_error *error);
+void tc_machine_free(struct tc_machine *machine);
+
+/**
+ * Override one value by its option name without dashes (`gpu-memory`, `cpu-memory`, `nvme-read`,
+ * `h2d`, `cores`, ...), e.g. "gpu-memory", "24GiB". Recomputes the hash and what is derived.
+ * tc_machine_override_names() lists what exists, for --help and "did you mean".
+ */
+enum tc_status tc_machine_override(struct tc_machine *machine, const char *name, const char *value,
+                                   struct tc_error *error);
+struct tc_machine_override_name {
+	const char *name, *unit, *help;
+};
+const struct tc_machine_override_name *tc_machine_override_names(size_t *count);
+
+/** Names of all presets found, sorted; free with tc_machine_names_free(). */
+enum tc_status tc_machine_names(const char *preset_directory, char ***names, size_t *count,
+                                struct tc_error *error);
+void tc_machine_names_free(char **names, size_t count);
+
+/** Time of an op on the GPU (rules: `us`, else the larger of FLOP time and traffic time), ps. */
+enum tc_status tc_machine_op_ps(const struct tc_machine *machine, const struct tc_trace *trace,
+                                uint32_t op, uint64_t *ps, struct tc_error *error);
+
+/** Time of a copy that has the machine to itself: latency + bytes / slowest resource, ps. */
+uint64_t tc_machine_transfer_ps(const struct tc_machine *machine, enum tc_queue queue,
+                                uint64_t bytes, bool pageable);
+
+/** Time of CPU work that has the machine to itself, ps. @param elements parameters of an update
+ * (0 for a convert) @param traffic_bytes DRAM bytes moved */
+uint64_t tc_machine_cpu_ps(const struct tc_machine *machine, uint64_t elements,
+                           uint64_t traffic_bytes);
+
+const char *tc_tier_name(enum tc_tier tier);
+const char *tc_queue_name(enum tc_queue queue);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,87 @@
+/**
+ * @file report.h
+ * What a person decides by: times, stalls, the three hit metrics, transfers, memory, cost. Collects
+ * timed commands from the engine or the replayer and holds the result of one policy.
+ * JSON keys: src/REPORT.md and src/report.schema.json.
+ */
+#ifndef TENCACHE_REPORT_H
+#define TENCACHE_REPORT_H
+
+#include "tencache/planner.h"
+#include "tencache/timing.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Counts of requests, by outcome; bytes are the tensors' exact bytes. */
+struct tc_hits {
+	uint64_t requests, request_bytes;
+	uint64_t resident, resident_bytes;
+	uint64_t covered, covered_bytes; /**< resident ones included */
+	uint64_t ready, ready_bytes;
+	uint64_t demand_misses;
+	uint64_t always_resident;
+};
+
+struct tc_phase_report {
+	uint64_t time_ps, stall_ps, compute_ps;
+	struct tc_hits hits;
+	struct tc_hits kinds[TC_TENSOR_KIND_COUNT]; /**< the same by kind of the requested tensor */
+	uint64_t fetches, fetch_bytes, evictions, eviction_bytes;
+};
+
+struct tc_transfer_report {
+	uint64_t count, bytes, busy_ps;
+	uint64_t kind_count[TC_TENSOR_KIND_COUNT], kind_bytes[TC_TENSOR_KIND_COUNT];
+};
+
+struct tc_memory_report {
+	uint64_t capacity_bytes, peak_bytes, mean_bytes;
+	uint64_t kind_peak_bytes[TC_TENSOR_KIND_COUNT];
+};
+
+struct tc_module_stall {
+	uint32_t module; /**< TC_NONE: no module */
+	uint64_t stall_ps;
+};
+
+struct tc_result {
+	char *policy; /**< full string */
+	const struct tc_policy_choice *choice; /**< borrowed */
+	enum tc_status status; /**< TC_OK or TC_INFEASIBLE */
+	char message[TC_ERROR_TEXT_BYTES]; /**< why infeasible */
+	struct tc_plan_notes notes;
+
+	uint64_t initial_ps, cold_iteration_ps, iteration_ps, iteration_min_ps, iteration_max_ps;
+	uint64_t compute_ps, stall_ps, stalls_ps[TC_STALL_CAUSE_COUNT];
+	bool steady;
+	struct tc_phase_report phases[TC_PHASE_COUNT];
+	uint64_t recompute_requests;
+	struct tc_transfer_report transfers[TC_QUEUE_COUNT];
+	struct tc_memory_report memory[TC_TIER_COUNT];
+	struct tc_module_stall *module_stalls; /**< largest first */
+	uint32_t module_stall_count;
+	uint64_t commands; /**< of the reported iteration */
+	uint64_t pinned_bytes, pinned_rounded_bytes;
+	uint64_t pool_count;
+	bool changes_semantics; /**< staleness > 0 */
+};
+
+/** Collects one run. Feed it as a plan sink (for pools, lanes, homes) and as a timing sink. */
+struct tc_report;
+enum tc_status tc_report_create(uint32_t iterations, struct tc_report **report,
+                                struct tc_error *error);
+struct tc_sink tc_report_plan_sink(struct tc_report *report);
+struct tc_timing_sink tc_report_timing_sink(struct tc_report *report);
+/** Work out the result of period `iterations` (see rules on iterations); checks that compute plus
+ * stalls equals the iteration time (TC_INTERNAL otherwise). Free with tc_result_clear(). */
+enum tc_status tc_report_finish(struct tc_report *report, struct tc_result *result,
+                                struct tc_error *error);
+void tc_report_free(struct tc_report *report);
+void tc_result_clear(struct tc_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
