@@ -92,7 +92,9 @@ def _add_capture(verbs: argparse._SubParsersAction) -> None:
         choices=("document", "lines"),
         help="one JSON object, or a JSON record a line (default: document for .json, else lines)",
     )
-    add("-o", "--output", required=True, type=Path, metavar="FILE", help="gzipped if it ends in .gz")
+    add(
+        "-o", "--output", required=True, type=Path, metavar="FILE", help="gzipped if it ends in .gz"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -116,27 +118,27 @@ def _capture(options: argparse.Namespace, arguments: list[str]) -> int:
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
-        from .api import capture_known
+        from .api import Options, Settings, capture_known
     except ImportError as error:
         raise TraceError(
             f"a capture needs PyTorch and transformers ({error}). Try: pip install "
             "--extra-index-url https://download.pytorch.org/whl/cpu './traces[capture]'"
         ) from error
-    summary = capture_known(
-        options.model,
-        options.output,
+    settings = Settings(
         head=options.head,
         batch=options.batch,
         sequence=options.seq,
         precision=options.precision,
         implementation=options.optimizer_impl,
-        granularity=options.optimizer_granularity,
         checkpoint=options.checkpoint,
         clip_norm=options.clip_norm,
+    )
+    recording = Options(
         method=options.capture,
-        layout=options.layout,
+        granularity=options.optimizer_granularity,
         command=shlex.join(["python", "-m", "tencache_trace", *arguments]),
     )
+    summary = capture_known(options.model, options.output, settings, recording, options.layout)
     counts = ", ".join(f"{number} {name}" for name, number in summary.counts.items())
     print(
         f"{summary.path}: {counts}; {summary.file_bytes} bytes, {summary.seconds:.1f} s, "

@@ -6,6 +6,8 @@ not. One operator per parameter says the latter, and carries the cost of a fused
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .lifetimes import TraceOperator
 from .recorder import Recording
 
@@ -45,7 +47,7 @@ def coalesce_optimizer(
 def _join_bucket(
     group: list[TraceOperator], recording: Recording, name: str
 ) -> list[TraceOperator]:
-    born = {number for operator in group for number in operator.fresh}
+    """Join the operators of one bucket's update, a part per parameter."""
     owner: dict[int, int] = {}
     parts: dict[int, list[TraceOperator]] = {}
     for operator in group:
@@ -53,64 +55,58 @@ def _join_bucket(
         for number in operator.fresh:
             owner[number] = parameter
         parts.setdefault(parameter, []).append(operator)
-    # Every part stands for the whole run of recorded operators: what dies inside dies at its end.
-    first, last = group[0].first, group[-1].last
-    return [
-        _join(part, parameter, born, recording, name, first, last)
-        for parameter, part in sorted(parts.items())
-    ]
+    joined = [_join(part, set(owner), recording, name) for _, part in sorted(parts.items())]
+    for operator in joined:
+        # Every part stands for the whole run of recorded operators: what dies inside dies at its
+        # end.
+        operator.first, operator.last = group[0].first, group[-1].last
+    return joined
 
 
 def _parameter_of(operator: TraceOperator, recording: Recording, owner: dict[int, int]) -> int:
-    """Return the parameter an optimizer operator works for, by what it touches."""
+    """Return the parameter an optimizer operator works for, by what it touches.
+
+    ``owner`` knows the parameters of results born in the same update. -1 for work on nobody's
+    tensors, such as a shared learning rate.
+    """
     for number in (*operator.writes, *operator.reads):
         parameter = recording.table.storages[number].parameter
         if parameter is not None:
             return parameter
         if number in owner:
             return owner[number]
-    # Work on nobody's tensors, such as a shared learning rate: count it with the first one.
     return -1
 
 
 def _join(
-    part: list[TraceOperator],
-    parameter: int,
-    born: set[int],
-    recording: Recording,
-    name: str,
-    first: int,
-    last: int,
+    part: list[TraceOperator], born: set[int], recording: Recording, name: str
 ) -> TraceOperator:
+    """Return one operator with the reads and writes of ``part``, less what was ``born`` inside."""
     storages = recording.table.storages
 
     def rank(number: int) -> tuple[int, int]:
         storage = storages[number]
-        return _ROLE_ORDER.get(storage.role or storage.kind or "", 5), number
+        return _ROLE_ORDER.get(storage.role or storage.kind or "", len(_ROLE_ORDER)), number
 
-    reads = sorted({n for op in part for n in op.reads} - born, key=rank)
-    writes = sorted({n for op in part for n in op.writes} - born, key=rank)
-    if name in ("optim.adamw", "optim.adam"):
-        target = next((n for n in writes if storages[n].kind == "param"), None)
-        elements = 0
-        if target is not None:
-            elements = storages[target].bytes // storages[target].dtype.itemsize
-        moved = ADAM_BYTES_PER_PARAMETER * elements
-    else:
-        moved = sum(storages[number].bytes for number in (*reads, *writes))
-    return TraceOperator(
+    reads = sorted({number for op in part for number in op.reads} - born, key=rank)
+    writes = sorted({number for op in part for number in op.writes} - born, key=rank)
+    return replace(
+        part[0],
         name=name,
-        phase="o",
-        event=part[0].event,
         module=None,
         reads=reads,
         writes=writes,
         fresh=[],
         flops=0,
-        bytes=moved,
+        bytes=_bytes_moved(reads, writes, recording, name),
         category="opt",
-        recomputes=False,
-        in_place_sum=False,
-        first=first,
-        last=last,
     )
+
+
+def _bytes_moved(reads: list[int], writes: list[int], recording: Recording, name: str) -> int:
+    """Return what a fused kernel would move in bytes."""
+    storages = recording.table.storages
+    if name in ("optim.adamw", "optim.adam"):
+        parameters = [storages[number] for number in writes if storages[number].kind == "param"]
+        return ADAM_BYTES_PER_PARAMETER * sum(p.bytes // p.dtype.itemsize for p in parameters)
+    return sum(storages[number].bytes for number in (*reads, *writes))

@@ -9,12 +9,13 @@ Functions are replaced as module attributes, because a torch function mode is sw
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as functional
+from torch.nn import functional
 
 _HALF = (torch.float16, torch.bfloat16)
 # Bound of the flash kernel on the width of an attention head, in elements.
@@ -43,8 +44,6 @@ def unpacked_sequences() -> Iterator[list[str]]:
     Under fake tensors its check cannot look at the position ids and builds a full attention mask.
     Does nothing where transformers is not in use.
     """
-    import sys
-
     masking = sys.modules.get("transformers.masking_utils")
     if masking is None or not hasattr(masking, "find_packed_sequence_indices"):
         yield []

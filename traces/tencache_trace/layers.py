@@ -17,9 +17,7 @@ def layer_of_modules(model: torch.nn.Module) -> dict[str, int]:
         and len(module) >= 2
         and len({type(member) for member in module}) == 1
     ]
-    outermost = [
-        path for path in lists if not any(path.startswith(f"{other}.") for other in lists)
-    ]
+    outermost = [path for path in lists if not any(path.startswith(f"{other}.") for other in lists)]
     layers: dict[str, int] = {}
     for path, _ in model.named_modules():
         for prefix in outermost:

@@ -155,9 +155,7 @@ def assign_kinds(operators: list[TraceOperator], recording: Recording) -> None:
             storages[number].kind = "activation"
 
 
-def filter_unpacks(
-    operators: list[TraceOperator], recording: Recording
-) -> dict[int, list[int]]:
+def filter_unpacks(operators: list[TraceOperator], recording: Recording) -> dict[int, list[int]]:
     """Return the unpack events that say more than the operators do.
 
     An unpack belongs to the step that follows its event: the operators whose last event is the

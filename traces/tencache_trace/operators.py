@@ -6,6 +6,7 @@ returned: in-place operators over lists return nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -44,8 +45,16 @@ _HIDDEN_WRITES = {
     "miopen_batch_norm": frozenset({"running_mean", "running_var"}),
 }
 
-_REDUCTIONS = ("sum", "mean", "norm", "softmax", "nll_loss", "cross_entropy", "amax", "cumsum")
-_GEMMS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "mv", "dot", "conv")
+_GEMMS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "mv", "dot")
+# What an operator's name must hold to belong to a class of the roofline; the first that fits wins.
+_CATEGORIES = (
+    ("attn", re.compile(r"attention")),
+    ("opt", re.compile(r"^_fused_(adam|sgd|adagrad)")),
+    ("gemm", re.compile(rf"(^|_)({'|'.join(_GEMMS)}|conv\w*)(_|$)")),
+    ("gather", re.compile(r"^_?(embedding|index|scatter|gather)")),
+    ("copy", re.compile(r"^(_foreach_copy|copy|clone|_to_copy|contiguous|cat|stack)_?$")),
+    ("red", re.compile(r"sum|mean|norm|softmax|nll_loss|cross_entropy|amax")),
+)
 
 
 @dataclass
@@ -99,24 +108,10 @@ def _signature(func: Any) -> _Signature:
 
 
 def _category(base: str, namespace: str) -> str:
-    """Sort an operator into the classes that the roofline knows."""
-    stem = base.strip("_")
+    """Sort an operator into the classes that the roofline knows; elementwise if none fits."""
     if namespace in ("c10d", "_c10d_functional"):
         return "comm"
-    if "attention" in stem:
-        return "attn"
-    if base.startswith(("_fused_adam", "_fused_sgd", "_fused_adagrad")):
-        return "opt"
-    words = stem.split("_")
-    if any(word in _GEMMS or word.startswith("conv") for word in words):
-        return "gemm"
-    if base in _LOOKUPS or stem.startswith(("embedding", "index", "scatter", "gather")):
-        return "gather"
-    if stem in ("copy", "clone", "to_copy", "contiguous", "cat", "stack", "foreach_copy"):
-        return "copy"
-    if any(name in stem for name in _REDUCTIONS):
-        return "red"
-    return "elt"
+    return next((name for name, pattern in _CATEGORIES if pattern.search(base)), "elt")
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -128,7 +128,9 @@ class Recorder(TorchDispatchMode, Listener):
         out = func(*args, **kwargs)
         module, recomputes = self._owner()
         if self._phase == "o" and is_list_operator(func):
-            calls = [describe(func, *part, self.table) for part in split_list_call(args, kwargs, out)]
+            calls = [
+                describe(func, *part, self.table) for part in split_list_call(args, kwargs, out)
+            ]
         else:
             calls = [describe(func, args, kwargs, out, self.table)]
         for call in calls:

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from .layers import layer_of_modules
 from .lifetimes import PERSISTENT, TraceOperator
 from .observer import Event, StepObserver
 from .recorder import Recording
-
-Record = dict[str, Any]
+from .trace import Record
 
 _BIND_KIND = {"param": "param", "buffer": "buffer", "input": "input", "grad": "grad"}
-
-
-@dataclass
-class Trace:
-    """A whole trace as records, ready to be written."""
-
-    header: Record
-    tensors: list[Record]
-    modules: list[Record]
-    events: list[Record]
-    unpacks: list[Record]
-    ops: list[Record]
 
 
 class RecordBuilder:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadRequest
-from .records import Record, Trace
+from .trace import SECTIONS, Trace
 
 LAYOUTS = ("document", "lines")
 
@@ -58,27 +58,18 @@ def render(trace: Trace, layout: str) -> str:
     raise BadRequest(f"unknown layout '{layout}'; known: {', '.join(LAYOUTS)}")
 
 
-def _arrays(trace: Trace) -> dict[str, list[Record]]:
-    return {
-        "tensors": trace.tensors,
-        "modules": trace.modules,
-        "events": trace.events,
-        "unpacks": trace.unpacks,
-        "ops": trace.ops,
-    }
-
-
 def _render_lines(trace: Trace) -> str:
     lines = [_json(trace.header)]
-    for records in _arrays(trace).values():
-        lines.extend(_json(record) for record in records)
+    for name in SECTIONS:
+        lines.extend(_json(record) for record in trace.section(name))
     lines.append(_json({"end": True, "ops": len(trace.ops), "tensors": len(trace.tensors)}))
     return "\n".join(lines) + "\n"
 
 
 def _render_document(trace: Trace) -> str:
     parts = [_json(trace.header)[:-1]]
-    for name, records in _arrays(trace).items():
+    for name in SECTIONS:
+        records = trace.section(name)
         body = ",\n".join(_json(record) for record in records)
         parts.append(f'"{name}": [\n{body}\n]' if records else f'"{name}": []')
     return ",\n".join(parts) + "\n}\n"
