@@ -35,12 +35,16 @@ struct tc_link {
 	uint64_t latency_ps;
 };
 
+/** The preset that is used when none is named: one A100-40, 512 GB of host memory, two drives. */
+#define TC_DEFAULT_MACHINE "a100-40"
+
 /** Upper bound for the lanes of all queues together. */
 #define TC_MAX_LANES 16
 
 struct tc_machine {
 	const char *name;
 	const char *file_name;
+	const char *summary;       /**< one line for lists */
 	const char *source, *date; /**< of the description as a whole */
 	enum tc_confidence confidence; /**< the lowest among its values */
 	char sha256[65]; /**< of the compact, key-sorted JSON after overrides */
@@ -100,14 +104,33 @@ void tc_machine_free(struct tc_machine *machine);
 /**
  * Override one value by its option name without dashes (`gpu-memory`, `cpu-memory`, `nvme-read`,
  * `h2d`, `cores`, ...), e.g. "gpu-memory", "24GiB". Recomputes the hash and what is derived.
- * tc_machine_override_names() lists what exists, for --help and "did you mean".
+ * tc_machine_override_names() lists what exists, for --help and "did you mean". A name with dots is
+ * the path of any value, e.g. "gpu.flops_per_s.float16". Drive values are those of one drive. On
+ * failure the machine is unchanged.
  */
 enum tc_status tc_machine_override(struct tc_machine *machine, const char *name, const char *value,
                                    struct tc_error *error);
 struct tc_machine_override_name {
-	const char *name, *unit, *help;
+	const char *name, *unit, *help, *path;
 };
 const struct tc_machine_override_name *tc_machine_override_names(size_t *count);
+
+/** One value of a description, as `tencache-sim machines NAME` lists it. */
+struct tc_machine_value {
+	const char *path;       /**< keys joined by dots, e.g. "link.h2d.bytes_per_s" */
+	const char *unit;       /**< "bytes", "bytes/s", "ns", "ppm", "USD/h" or "" */
+	const char *help;
+	const char *source;     /**< where the value is from; "" for a default of the format */
+	enum tc_confidence confidence;
+	bool is_default;        /**< the description does not say */
+	uint64_t number;        /**< flags 0 and 1, price in millionths of a dollar */
+	char text[96];          /**< the value for people, sizes both ways */
+};
+
+/** All values in the order of the format page; owned by the machine. */
+const struct tc_machine_value *tc_machine_values(const struct tc_machine *machine, size_t *count);
+/** The description after overrides as indented JSON; free() it. NULL when out of memory. */
+char *tc_machine_json(const struct tc_machine *machine);
 
 /** Names of all presets found, sorted; free with tc_machine_names_free(). */
 enum tc_status tc_machine_names(const char *preset_directory, char ***names, size_t *count,
@@ -127,6 +150,7 @@ uint64_t tc_machine_transfer_ps(const struct tc_machine *machine, enum tc_queue 
 uint64_t tc_machine_cpu_ps(const struct tc_machine *machine, uint64_t elements,
                            uint64_t traffic_bytes);
 
+const char *tc_confidence_name(enum tc_confidence confidence);
 const char *tc_tier_name(enum tc_tier tier);
 const char *tc_queue_name(enum tc_queue queue);
 
