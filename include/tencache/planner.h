@@ -135,6 +135,8 @@ enum tc_status tc_plan_classes(struct tc_planner *planner, enum tc_tier tier, co
                                bool fifo, uint32_t *pool, struct tc_error *error);
 /** The pool into which a tier's demand fetches and gradients' births go. */
 void tc_plan_default_pool(struct tc_planner *planner, enum tc_tier tier, uint32_t pool);
+/** Host memory through which demand fetches from NVMe pass (else they are TC_INTERNAL). */
+void tc_plan_staging_pool(struct tc_planner *planner, uint32_t pool);
 /** The pool into which one kind's births go on the GPU (else the tier's default pool). */
 void tc_plan_birth_pool(struct tc_planner *planner, enum tc_tensor_kind kind, uint32_t pool);
 
@@ -147,6 +149,8 @@ enum tc_status tc_plan_derive(struct tc_planner *planner, const char *name,
 enum tc_status tc_plan_place(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                              struct tc_error *error);
 void tc_plan_home(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier);
+/** `ideal`: capacities do not count. Call first in begin(). */
+void tc_plan_unlimited_memory(struct tc_planner *planner);
 /** Never evicted and never a victim (persistent parameters). Counted apart in reports. */
 void tc_plan_always_resident(struct tc_planner *planner, uint32_t tensor);
 /** Text for tc_plan_notes.text; printf-like, appended with "; " between parts. */
@@ -177,6 +181,12 @@ struct tc_move_options {
 enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                             uint32_t staging, struct tc_move_options options, bool *moved,
                             uint64_t *command, struct tc_error *error);
+/**
+ * Take a tensor off the GPU: a clean copy is dropped, a dirty one moved to the default CPU pool.
+ * `*done` false when that pool has no room.
+ */
+enum tc_status tc_plan_evict(struct tc_planner *planner, uint32_t tensor, enum tc_why why,
+                             bool *done, struct tc_error *error);
 /** Forget the copy in a tier. TC_INTERNAL if it is the last one of the latest version. */
 enum tc_status tc_plan_drop(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier,
                             struct tc_error *error);
@@ -203,12 +213,24 @@ enum tc_status tc_plan_convert(struct tc_planner *planner, uint32_t source, uint
 enum tc_status tc_plan_scan(struct tc_planner *planner, uint32_t tensor, uint64_t traffic_bytes,
                             uint64_t *command, struct tc_error *error);
 /**
- * One `update` on queue cpu for optimizer ops first..last: reads `gradient` (FP32 or the trace's)
- * and master, exp_avg, exp_avg_sq and writes the last three, all in their CPU copies.
+ * One `update` on queue cpu for optimizer ops first..last. Reads of a gradient are served by the
+ * CPU copy of a tensor derived from it where that is the latest, else of the gradient itself;
+ * master (or derived master), exp_avg and exp_avg_sq are read and written in their CPU copies. All
+ * of them must be there (TC_INTERNAL). Gradients are discarded afterwards; the parameter has a new
+ * version that tc_plan_publish() brings out.
  */
 enum tc_status tc_plan_update(struct tc_planner *planner, uint32_t first_op, uint32_t last_op,
-                              uint32_t param, uint32_t gradient, uint64_t *command,
-                              struct tc_error *error);
+                              uint64_t *command, struct tc_error *error);
+/** The optimizer state, or derived master, that `update` works on; TC_NONE where the trace and the
+ * plan have none. */
+uint32_t tc_plan_master_of(const struct tc_planner *planner, uint32_t param);
+/**
+ * After an update: `convert` writes the parameter's CPU copy, or one of the two `publish` slots
+ * where there is none, then `publish` refreshes its GPU copy and `spill` its NVMe copy (home NVMe).
+ */
+enum tc_status tc_plan_publish(struct tc_planner *planner, uint32_t param, struct tc_error *error);
+/** Create the `publish` pool (two pinned buffers of the largest parameter). In begin(). */
+enum tc_status tc_plan_publish_pool(struct tc_planner *planner, struct tc_error *error);
 /** The issuing thread waits for `ids`. */
 enum tc_status tc_plan_wait(struct tc_planner *planner, const uint64_t *ids, size_t count,
                             struct tc_error *error);

@@ -196,6 +196,7 @@ struct tc_plan_info {
 	const struct tc_initial_copy *copies; /**< sorted by tensor */
 	uint32_t copy_count;
 	uint64_t fixed_bytes[TC_TIER_COUNT]; /**< framework and workspace slack */
+	bool unlimited_memory; /**< `ideal`: capacities are not checked; such a plan cannot be run */
 };
 
 /** Where a persistent tensor's latest version lies at the end. */
