@@ -1,0 +1,32 @@
+/**
+ * @file common.h
+ * What several policies share: parameters, barriers, and homes in host memory or on NVMe.
+ */
+#ifndef TENCACHE_SRC_POLICY_COMMON_H
+#define TENCACHE_SRC_POLICY_COMMON_H
+
+#include "tencache/planner.h"
+
+/** Rows of a policy's parameter table. */
+#define TCI_PARAMETER_OPTIMIZER                                                                   \
+	{.name = "optimizer", .type = TC_PARAMETER_WORD, .default_text = "cpu",                   \
+	 .choices = "gpu|cpu", .unit = "",                                                        \
+	 .help = "where the optimizer runs: its state moves to the GPU, or it is updated in host " \
+	         "memory",                                                                        \
+	 .source = "src/PLANNING.md"}
+#define TCI_PARAMETER_BARRIER(default_value)                                                      \
+	{.name = "barrier", .type = TC_PARAMETER_COUNT, .default_text = default_value,            \
+	 .unit = "", .choices = NULL,                                                             \
+	 .help = "1: no update before every gradient has arrived (global norm, overflow check); " \
+	         "auto: where the trace has clipping or computes in fp16",                        \
+	 .source = "src/PLANNING.md"}
+
+/** Is the parameter `name` set to the word `word`? */
+bool tci_value_is(const struct tc_planner *planner, const char *name, const char *word);
+/** Parameter `barrier`, `auto` resolved by the trace: clipping or an fp16 compute type. */
+bool tci_value_barrier(const struct tc_planner *planner);
+/** Give a tensor its home and its initial content in `pool`. */
+enum tc_status tci_settle(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
+                          enum tc_tier home, struct tc_error *error);
+
+#endif
