@@ -64,12 +64,12 @@ def build_header(
 ) -> Record:
     """Return the header for the tables of ``trace``; ``patches`` were active while recording.
 
-    The layout is filled in when the file is written.
+    The layout is put right when the file is written.
     """
     header: Record = {
         "format": TRACE_FORMAT,
         "version": TRACE_VERSION,
-        "layout": "",
+        "layout": "lines",
         "generator": _generator(options, patches),
     }
     epoch = os.environ.get("SOURCE_DATE_EPOCH")

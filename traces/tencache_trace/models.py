@@ -89,6 +89,9 @@ def build_model(config: Any, head: str, dtype: torch.dtype, checkpoint: str) -> 
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
     from transformers.initialization import no_init_weights
 
+    if head == "sequence-classification" and config.pad_token_id is None:
+        # A classifier looks for the last token before the padding and wants to know its id.
+        config.pad_token_id = config.eos_token_id
     auto = AutoModelForCausalLM if head == "causal-lm" else AutoModelForSequenceClassification
     # Some initialisations look at values, which fake tensors do not have.
     with torch.device("cpu"), no_init_weights(), _quiet():

@@ -1,0 +1,30 @@
+"""A capture on shapes equals a capture of a real step on the CPU, operator by operator.
+
+The kernel patch is off in both: a CPU cannot run the kernels of a GPU.
+"""
+
+from __future__ import annotations
+
+import pytest
+from small import record
+from tencache_trace.trace import SECTIONS
+
+CASES = {
+    "fp32": {},
+    "checkpointed": {"checkpoint": "layer"},
+    "bf16-master": {"precision": "bf16-master"},
+    "foreach": {"implementation": "foreach", "granularity": "op"},
+}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+@pytest.mark.parametrize("case", CASES)
+def test_fake_equals_real(family: str, dropout: float, case: str) -> None:
+    fake = record(family, dropout, kernels=False, **CASES[case])
+    real = record(family, dropout, fake=False, kernels=False, **CASES[case])
+    assert len(fake.ops) > 50
+    for section in SECTIONS:
+        for ours, theirs in zip(fake.section(section), real.section(section), strict=True):
+            assert ours == theirs
+    assert fake.header == real.header
