@@ -1,7 +1,7 @@
 /**
  * @file policy.h
  * What a policy is: a table of parameters and hooks. One file in src/policy/ and one line in
- * src/policy/table.c make a policy. A policy knows the planner's calls (planner.h) and nothing of
+ * src/policy_table.c make a policy. A policy knows the planner's calls (planner.h) and nothing of
  * engine or executor.
  */
 #ifndef TENCACHE_POLICY_H
@@ -28,7 +28,9 @@ struct tc_policy_parameter {
 	enum tc_parameter_type type;
 	const char *default_text; /**< parsed like a user's; "auto" is allowed for counts and bytes */
 	const char *unit;         /**< "bytes", "elements", "rows", "" */
-	const char *choices;      /**< for words: "code|farthest" */
+	/** For words: "code|farthest". For other types NULL, or "auto" where a value may be given as
+	 * auto although that is not the default. */
+	const char *choices;
 	const char *help;
 	const char *source;       /**< paper section, file or rule the default comes from */
 };
@@ -110,6 +112,17 @@ struct tc_policy_choice {
 enum tc_status tc_policy_parse(const char *text, struct tc_policy_choice **choice,
                                struct tc_error *error);
 void tc_policy_choice_free(struct tc_policy_choice *choice);
+
+/** Several policies at once, the commas between them being no part of any. */
+struct tc_policy_list {
+	struct tc_policy_choice **choices;
+	size_t count, capacity;
+};
+/** Append the policies of `A:x=1,B,C` to a list (set to zero at first); on failure the list holds
+ * what it held before. Free with tc_policy_list_clear(). */
+enum tc_status tc_policy_list_add(struct tc_policy_list *list, const char *text,
+                                  struct tc_error *error);
+void tc_policy_list_clear(struct tc_policy_list *list);
 
 #ifdef __cplusplus
 }
