@@ -27,6 +27,8 @@ void tc_engine_free(struct tc_engine *engine);
 /* ---------------------------------------------------------------- max-min fair sharing */
 
 #define TC_MAX_RESOURCES 16
+/** Flows that one call of tc_share_rates() divides resources among. */
+#define TC_MAX_FLOWS 64
 
 /** Work is counted in units of 2^-40 byte, rates in units per picosecond. */
 #define TC_WORK_BITS 40
@@ -43,6 +45,9 @@ struct tc_flow {
  * Max-min fair rates by progressive filling, in integers: shares rounded down, ties by resource
  * index; capped flows freeze first at their cap.
  * @param capacity rate of each resource, same unit as the caps; the result is in that unit
+ * @param resource_count at most TC_MAX_RESOURCES; the flows name only such resources
+ * @param flow_count at most TC_MAX_FLOWS
+ * @param rates one per flow; UINT64_MAX for a flow that nothing limits
  */
 void tc_share_rates(const uint64_t *capacity, uint32_t resource_count, const struct tc_flow *flows,
                     uint32_t flow_count, uint64_t *rates);
