@@ -15,8 +15,13 @@ extern "C" {
 struct tc_engine;
 
 /**
- * An engine that consumes commands as they come and reports each finished one to `sink` (borrowed).
- * Memory depends on how many commands wait, not on how many pass.
+ * An engine that consumes commands as they come and reports each finished one to `sink` (copied).
+ * Memory depends on how many commands wait, not on how many pass: the host thread's clock may run
+ * ahead of the lanes, and what is issued but has not ended waits. It runs one plan; lanes are those
+ * of the plan info. `machine` is borrowed.
+ *
+ * Errors of its sink: TC_ARGUMENT for ids that are not dense, dependencies on larger ids, lanes or
+ * paths that the machine lacks; TC_TOO_LARGE for times beyond 2^64 ps.
  */
 enum tc_status tc_engine_create(const struct tc_machine *machine,
                                 const struct tc_timing_sink *sink, struct tc_engine **engine,

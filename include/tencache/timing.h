@@ -27,7 +27,7 @@ struct tc_timing {
 	uint64_t issue_ps; /**< the host program reached the command (after its launch cost) */
 	uint64_t start_ps;
 	uint64_t end_ps;
-	/** Commands on lane 0 of compute: max(issue, end of the previous command there), else issue. */
+	/** When its lane asked for it: max(issue, end of the previous command of its lane). */
 	uint64_t ask_ps;
 	/** Commands on lane 0 of compute: idle time [previous end, start] by cause; else zero. */
 	uint64_t stall_ps[TC_STALL_CAUSE_COUNT];
@@ -37,7 +37,8 @@ struct tc_timing {
 
 /**
  * Receives each command once it has ended, in order of end time (ties: smaller id). The command
- * and the timing are valid only during the call.
+ * and the timing are valid only during the call. The command's binds are not kept (bind_count 0);
+ * its other lists are complete.
  */
 struct tc_timing_sink {
 	void *self;
