@@ -29,7 +29,8 @@ enum tc_status {
 	TC_INTERNAL = 8    /**< a broken promise inside tencache: please report it */
 };
 
-#define TC_ERROR_TEXT_BYTES 2048
+/** Room for 20 findings of a reader or the auditor, one a line. */
+#define TC_ERROR_TEXT_BYTES 8192
 
 /** Owned by the caller, who sets it to zero (`struct tc_error error = {0};`) before use. */
 struct tc_error {
