@@ -1,0 +1,259 @@
+/*
+ * The ordered map of segments: per pool, blocks of up to BLOCK_SEGMENTS sorted starts, and a sorted
+ * list of the blocks' first starts. Both are searched without branches on the data. Since most
+ * accesses begin where they began the last time, a table of shortcuts is tried before.
+ */
+#include "audit_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tencache/units.h"
+
+#define BLOCK_SEGMENTS 64u
+#define SHORTCUT_BITS 13u
+
+struct block {
+	uint32_t count;
+	uint32_t ids[BLOCK_SEGMENTS];
+	uint64_t starts[BLOCK_SEGMENTS];
+};
+
+struct tci_map_pool {
+	struct block **blocks;
+	uint64_t *firsts; /**< smallest start of each block */
+	size_t block_capacity, first_capacity;
+	uint32_t block_count;
+};
+
+static uint32_t shortcut_of(uint32_t pool, uint64_t start)
+{
+	uint64_t key = (start + pool) * 0x9E3779B97F4A7C15u;
+	return (uint32_t)(key >> (64 - SHORTCUT_BITS));
+}
+
+/** Index of the last of `count` > 0 sorted values that is at most `value`; the first is. */
+static uint32_t last_at_most(const uint64_t *values, uint32_t count, uint64_t value)
+{
+	uint32_t low = 0;
+	while (count > 1) {
+		uint32_t half = count / 2;
+		low += values[low + half] <= value ? half : 0;
+		count -= half;
+	}
+	return low;
+}
+
+static uint32_t take_segment(struct tci_map *map)
+{
+	uint32_t id = map->free_segment;
+	if (id != TC_NONE) {
+		map->free_segment = map->segments[id].next;
+	} else {
+		size_t needed = (size_t)map->count + 1;
+		if (needed >= TC_NONE ||
+		    !tc_grow_array(&map->segments, &map->capacity, needed, sizeof *map->segments))
+			return TC_NONE;
+		id = map->count++;
+	}
+	map->used++;
+	return id;
+}
+
+static void release_segment(struct tci_map *map, uint32_t id)
+{
+	map->segments[id].pool = TC_NO_POOL; /* no shortcut leads here any more */
+	map->segments[id].next = map->free_segment;
+	map->free_segment = id;
+	map->used--;
+}
+
+static bool insert_block(struct tci_map_pool *pool, uint32_t at, struct block *block)
+{
+	size_t needed = (size_t)pool->block_count + 1;
+	if (!tc_grow_array(&pool->blocks, &pool->block_capacity, needed, sizeof *pool->blocks) ||
+	    !tc_grow_array(&pool->firsts, &pool->first_capacity, needed, sizeof *pool->firsts))
+		return false;
+	size_t behind = pool->block_count - at;
+	memmove(pool->blocks + at + 1, pool->blocks + at, behind * sizeof *pool->blocks);
+	memmove(pool->firsts + at + 1, pool->firsts + at, behind * sizeof *pool->firsts);
+	pool->blocks[at] = block;
+	pool->firsts[at] = block->starts[0];
+	pool->block_count++;
+	return true;
+}
+
+/** Make room in a full block by moving its upper half into a new one behind it. */
+static bool split_block(struct tci_map_pool *pool, uint32_t at)
+{
+	struct block *full = pool->blocks[at];
+	struct block *upper = malloc(sizeof *upper);
+	if (upper == NULL)
+		return false;
+	uint32_t half = BLOCK_SEGMENTS / 2;
+	upper->count = BLOCK_SEGMENTS - half;
+	memcpy(upper->ids, full->ids + half, upper->count * sizeof *upper->ids);
+	memcpy(upper->starts, full->starts + half, upper->count * sizeof *upper->starts);
+	if (!insert_block(pool, at + 1, upper)) {
+		free(upper);
+		return false;
+	}
+	full->count = half;
+	return true;
+}
+
+static bool index_insert(struct tci_map_pool *pool, uint64_t start, uint32_t id)
+{
+	uint32_t b = last_at_most(pool->firsts, pool->block_count, start);
+	if (pool->blocks[b]->count == BLOCK_SEGMENTS) {
+		if (!split_block(pool, b))
+			return false;
+		b = last_at_most(pool->firsts, pool->block_count, start);
+	}
+	struct block *block = pool->blocks[b];
+	uint32_t i = last_at_most(block->starts, block->count, start) + 1;
+	memmove(block->starts + i + 1, block->starts + i,
+	        (block->count - i) * sizeof *block->starts);
+	memmove(block->ids + i + 1, block->ids + i, (block->count - i) * sizeof *block->ids);
+	block->starts[i] = start;
+	block->ids[i] = id;
+	block->count++;
+	return true;
+}
+
+static void index_remove(struct tci_map_pool *pool, uint64_t start)
+{
+	uint32_t b = last_at_most(pool->firsts, pool->block_count, start);
+	struct block *block = pool->blocks[b];
+	uint32_t i = last_at_most(block->starts, block->count, start);
+	block->count--;
+	memmove(block->starts + i, block->starts + i + 1,
+	        (block->count - i) * sizeof *block->starts);
+	memmove(block->ids + i, block->ids + i + 1, (block->count - i) * sizeof *block->ids);
+	if (block->count > 0) {
+		pool->firsts[b] = block->starts[0];
+		return;
+	}
+	free(block);
+	pool->block_count--;
+	size_t behind = pool->block_count - b;
+	memmove(pool->blocks + b, pool->blocks + b + 1, behind * sizeof *pool->blocks);
+	memmove(pool->firsts + b, pool->firsts + b + 1, behind * sizeof *pool->firsts);
+}
+
+static bool start_pool(struct tci_map *map, uint32_t p, uint64_t bytes)
+{
+	struct block *block = malloc(sizeof *block);
+	uint32_t id = block == NULL ? TC_NONE : take_segment(map);
+	if (id == TC_NONE) {
+		free(block);
+		return false;
+	}
+	map->segments[id] = (struct tci_segment){.end = bytes,
+	                                         .version = TCI_NO_CONTENT,
+	                                         .tensor = TC_NONE,
+	                                         .pool = p,
+	                                         .next = TC_NONE,
+	                                         .previous = TC_NONE};
+	block->count = 1;
+	block->starts[0] = 0;
+	block->ids[0] = id;
+	if (!insert_block(&map->pools[p], 0, block)) {
+		free(block);
+		return false;
+	}
+	return true;
+}
+
+bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count)
+{
+	*map = (struct tci_map){.free_segment = TC_NONE};
+	map->pools = tc_alloc_array(pool_count > 0 ? pool_count : 1, sizeof *map->pools);
+	map->shortcuts = tc_alloc_array((size_t)1 << SHORTCUT_BITS, sizeof *map->shortcuts);
+	if (map->pools == NULL || map->shortcuts == NULL)
+		return false;
+	map->pool_count = pool_count;
+	for (uint32_t p = 0; p < pool_count; p++)
+		if (!start_pool(map, p, pools[p].bytes))
+			return false;
+	return true;
+}
+
+void tci_map_clear(struct tci_map *map)
+{
+	for (uint32_t p = 0; p < map->pool_count; p++) {
+		for (uint32_t b = 0; b < map->pools[p].block_count; b++)
+			free(map->pools[p].blocks[b]);
+		free(map->pools[p].blocks);
+		free(map->pools[p].firsts);
+	}
+	free(map->pools);
+	free(map->shortcuts);
+	free(map->segments);
+	*map = (struct tci_map){0};
+}
+
+uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t offset)
+{
+	uint32_t shortcut = shortcut_of(pool, offset);
+	uint32_t id = map->shortcuts[shortcut];
+	if (id < map->count && map->segments[id].pool == pool && map->segments[id].start == offset)
+		return id;
+	const struct tci_map_pool *index = &map->pools[pool];
+	const struct block *block =
+	    index->blocks[last_at_most(index->firsts, index->block_count, offset)];
+	id = block->ids[last_at_most(block->starts, block->count, offset)];
+	if (map->segments[id].start == offset)
+		map->shortcuts[shortcut] = id;
+	return id;
+}
+
+uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
+{
+	uint32_t id = tci_map_find(map, pool, start);
+	if (map->segments[id].start == start)
+		return id;
+	uint32_t upper = take_segment(map);
+	if (upper == TC_NONE)
+		return TC_NONE;
+	if (!index_insert(&map->pools[pool], start, upper)) {
+		release_segment(map, upper);
+		return TC_NONE;
+	}
+	struct tci_segment *below = &map->segments[id], *above = &map->segments[upper];
+	*above = *below;
+	above->start = start;
+	above->tensor_offset += start - below->start;
+	above->previous = id;
+	below->end = start;
+	below->next = upper;
+	if (above->next != TC_NONE)
+		map->segments[above->next].previous = upper;
+	return upper;
+}
+
+uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end)
+{
+	uint32_t first = tci_map_cut(map, pool, start);
+	if (first == TC_NONE || map->segments[first].end == end)
+		return first;
+	uint32_t last = tci_map_find(map, pool, end - 1);
+	if (map->segments[last].end != end && tci_map_cut(map, pool, end) == TC_NONE)
+		return TC_NONE;
+	return first;
+}
+
+void tci_map_join(struct tci_map *map, uint32_t first, uint64_t end)
+{
+	struct tci_segment *segment = &map->segments[first];
+	while (segment->end < end) {
+		uint32_t swallowed = segment->next;
+		const struct tci_segment *other = &map->segments[swallowed];
+		index_remove(&map->pools[segment->pool], other->start);
+		segment->end = other->end;
+		segment->next = other->next;
+		if (other->next != TC_NONE)
+			map->segments[other->next].previous = first;
+		release_segment(map, swallowed);
+	}
+}

@@ -1,0 +1,51 @@
+/** @file audit_map.h
+ * Private: what lies where. Every pool is cut into segments without gaps; each knows its content,
+ * who wrote it and who read it last on each lane.
+ */
+#ifndef TENCACHE_SRC_AUDIT_MAP_H
+#define TENCACHE_SRC_AUDIT_MAP_H
+
+#include "tencache/schedule.h"
+
+struct tci_segment {
+	uint64_t start, end;
+	uint64_t version;       /**< of the tensor; TCI_NO_CONTENT: bytes that mean nothing */
+	uint64_t tensor_offset; /**< of the first byte */
+	uint64_t writer;        /**< command id + 1; 0: there before the first command */
+	uint32_t tensor;        /**< or TC_NONE */
+	uint32_t pool;
+	uint32_t next, previous; /**< neighbours in the pool, or TC_NONE */
+	uint16_t reader_lanes;   /**< bit l: readers[l] counts */
+	uint8_t writer_lane;
+	uint64_t readers[TC_MAX_LANES]; /**< command id + 1 of the last reader */
+};
+
+#define TCI_NO_CONTENT UINT64_MAX
+
+struct tci_map_pool;
+
+struct tci_map {
+	struct tci_segment *segments;
+	size_t capacity;
+	uint32_t count, free_segment, used;
+	struct tci_map_pool *pools;
+	uint32_t pool_count;
+	uint32_t *shortcuts; /**< by hash of pool and start: a segment to try first */
+};
+
+/** Pools as planned, without content. False when out of memory; clear in any case. */
+bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count);
+void tci_map_clear(struct tci_map *map);
+/** The segment that holds byte `offset` of a pool (offset < bytes). */
+uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t offset);
+/**
+ * The segment that begins at `start` (start < bytes), after cutting one in two if needed.
+ * TC_NONE when out of memory. Segments may move in memory; ids stay.
+ */
+uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start);
+/** Cut so that `start` and `end` are borders; returns the first segment inside, or TC_NONE. */
+uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end);
+/** Let segment `first` reach to `end`, a border, and remove those it swallows. */
+void tci_map_join(struct tci_map *map, uint32_t first, uint64_t end);
+
+#endif

@@ -1,0 +1,352 @@
+/*
+ * Compute commands: ops run in order inside the command, each against the map.
+ *
+ * One op: workspace is taken; what it both reads and writes is read; all its writes happen; then
+ * its other reads are checked, so that an output laid over an input is seen; then its workspace
+ * must still be untouched. Requests that no op of the command touches must be there at its end.
+ * A free needs no proof of its own: whoever writes there next is checked.
+ */
+#include "audit_state.h"
+
+#include <string.h>
+
+#include "tencache/units.h"
+
+bool tci_audit_version_allowed(const struct tc_audit *audit, uint32_t tensor, uint64_t version)
+{
+	uint64_t latest = tci_audit_latest(audit, tensor);
+	if (version == latest)
+		return true;
+	uint64_t lag = (uint64_t)audit->info->staleness * audit->writes[audit->root[tensor]];
+	return version < latest && latest - version <= lag;
+}
+
+bool tci_audit_bind_all(struct tc_audit *audit)
+{
+	const struct tc_command *command = audit->command;
+	if (audit->stamp == UINT32_MAX) {
+		size_t count = audit->info->tensor_count;
+		memset(audit->bound, 0, count * sizeof *audit->bound);
+		memset(audit->alias, 0, count * sizeof *audit->alias);
+		audit->stamp = 0;
+	}
+	audit->stamp++;
+	if (!tc_grow_array(&audit->bind_touched, &audit->bind_capacity,
+	                   (size_t)command->bind_count + 1, sizeof *audit->bind_touched))
+		return false;
+	memset(audit->bind_touched, 0, command->bind_count * sizeof *audit->bind_touched);
+	for (uint32_t b = 0; b < command->bind_count; b++) {
+		uint32_t tensor = command->binds[b].tensor;
+		if (tensor == TC_NONE)
+			continue;
+		struct tci_bound *bound = &audit->bound[tensor];
+		if (bound->stamp == audit->stamp)
+			tci_audit_report(audit,
+			                 "found two binds of tensor %u '%s', expected one place",
+			                 tensor, audit->info->tensors[tensor].name);
+		*bound = (struct tci_bound){audit->stamp, b};
+		uint32_t root = audit->root[tensor];
+		if (root != tensor)
+			audit->alias[root] = (struct tci_bound){audit->stamp, b};
+	}
+	return true;
+}
+
+const struct tc_bind *tci_audit_bound(const struct tc_audit *audit, uint32_t tensor)
+{
+	const struct tci_bound *bound = &audit->bound[tensor];
+	if (bound->stamp != audit->stamp)
+		return NULL;
+	audit->bind_touched[bound->bind] = true;
+	return &audit->command->binds[bound->bind];
+}
+
+const struct tc_bind *tci_audit_bound_or_derived(const struct tc_audit *audit, uint32_t tensor)
+{
+	const struct tc_bind *bind = tci_audit_bound(audit, tensor);
+	const struct tci_bound *alias = &audit->alias[tensor];
+	if (bind != NULL || alias->stamp != audit->stamp)
+		return bind;
+	audit->bind_touched[alias->bind] = true;
+	return &audit->command->binds[alias->bind];
+}
+
+/* ---------------------------------------------------------------- which op when */
+
+void tci_audit_execute(struct tc_audit *audit, uint32_t op)
+{
+	struct tci_op_state *state = &audit->ops[op];
+	const char *name = audit->info->trace->ops[op].name;
+	if (state->executed_in == audit->iterations_begun) {
+		tci_audit_report(audit,
+		                 "found op %u '%s' a second time in this iteration, "
+		                 "expected once",
+		                 op, name != NULL ? name : "");
+		return;
+	}
+	state->executed_in = audit->iterations_begun;
+	audit->needed_done += (state->duty & TCI_OP_NEEDED) != 0;
+	if ((state->duty & TCI_OP_IN_ORDER) == 0)
+		return;
+	if (op != audit->in_order)
+		tci_audit_report(audit,
+		                 "found op %u '%s', expected op %u next: forward and "
+		                 "backward ops run in order, none left out",
+		                 op, name != NULL ? name : "", audit->in_order);
+	audit->in_order = state->next_in_order;
+}
+
+void tci_audit_iteration_done(struct tc_audit *audit)
+{
+	uint32_t op_count = audit->info->trace->op_count;
+	if (audit->iterations_begun == 0)
+		return;
+	if (audit->in_order != op_count)
+		tci_audit_report(audit,
+		                 "iteration %u ends: found op %u '%s' not executed, expected "
+		                 "every forward and backward op",
+		                 audit->iterations_begun - 1, audit->in_order,
+		                 audit->info->trace->ops[audit->in_order].name);
+	if (audit->needed_done == audit->needed_total || audit->info->staleness > 0)
+		return;
+	for (uint32_t o = 0; o < op_count; o++)
+		if ((audit->ops[o].duty & TCI_OP_NEEDED) != 0 &&
+		    audit->ops[o].executed_in != audit->iterations_begun) {
+			tci_audit_report(audit,
+			                 "iteration %u ends: found op %u '%s' not executed, "
+			                 "expected it once, since it writes persistent "
+			                 "tensors",
+			                 audit->iterations_begun - 1, o,
+			                 audit->info->trace->ops[o].name);
+			return;
+		}
+}
+
+void tci_audit_iteration(struct tc_audit *audit, uint32_t iteration)
+{
+	uint32_t begun = audit->iterations_begun;
+	if (iteration == TC_ITERATION_INIT) {
+		if (begun > 0)
+			tci_audit_report(audit,
+			                 "found a command of init inside iteration %u, "
+			                 "expected it before the first one",
+			                 begun - 1);
+		return;
+	}
+	if (iteration + 1 == begun)
+		return;
+	if (iteration != begun) {
+		tci_audit_report(audit, "found iteration %u, expected %u or the one before",
+		                 iteration, begun);
+		return;
+	}
+	tci_audit_iteration_done(audit);
+	audit->iterations_begun++;
+	audit->needed_done = 0;
+	uint32_t op_count = audit->info->trace->op_count;
+	audit->in_order = op_count;
+	if (op_count > 0)
+		audit->in_order =
+		    (audit->ops[0].duty & TCI_OP_IN_ORDER) != 0 ? 0 : audit->ops[0].next_in_order;
+}
+
+/* ---------------------------------------------------------------- one op */
+
+static void report_unbound(struct tc_audit *audit, uint32_t op, uint32_t tensor)
+{
+	tci_audit_report(audit, "op %u '%s' touches tensor %u '%s': found no bind, expected one",
+	                 op, audit->info->trace->ops[op].name, tensor,
+	                 audit->info->tensors[tensor].name);
+}
+
+/** The whole bind, or a sub-range of it. */
+static struct tci_range part_of(const struct tc_bind *bind, uint64_t version,
+                                const struct tc_range *part)
+{
+	struct tci_range range = tci_bind_range(bind, version);
+	if (part != NULL) {
+		range.offset += part->offset;
+		range.tensor_offset = part->offset;
+		range.bytes = part->bytes;
+	}
+	return range;
+}
+
+/** What a partial write leaves alone belongs to the new version too. */
+static void keep_rest(struct tc_audit *audit, const struct tc_bind *bind, uint64_t from,
+                      uint64_t to)
+{
+	struct tci_map *map = &audit->map;
+	uint64_t end = bind->offset + bind->bytes;
+	uint32_t id = tci_map_range(map, bind->pool, bind->offset, end);
+	if (id == TC_NONE) {
+		audit->out_of_memory = true;
+		return;
+	}
+	for (; id != TC_NONE && map->segments[id].start < end; id = map->segments[id].next)
+		if (map->segments[id].tensor == bind->tensor && map->segments[id].version == from)
+			map->segments[id].version = to;
+}
+
+static void write_tensor(struct tc_audit *audit, uint32_t op_index, const struct tc_bind *bind)
+{
+	const struct tc_op *op = &audit->info->trace->ops[op_index];
+	uint64_t version = audit->latest[bind->tensor]++;
+	if (op->write_ranges == NULL) {
+		struct tci_range range = tci_bind_range(bind, version + 1);
+		tci_audit_write(audit, &range, false);
+		return;
+	}
+	keep_rest(audit, bind, version, version + 1);
+	for (uint32_t w = 0; w < op->writes.count; w++)
+		if (op->writes.items[w] == bind->tensor) {
+			struct tci_range range = part_of(bind, version + 1, &op->write_ranges[w]);
+			tci_audit_write(audit, &range, false);
+		}
+}
+
+static void read_tensor(struct tc_audit *audit, uint32_t op_index, const struct tc_bind *bind,
+                        uint64_t version)
+{
+	const struct tc_op *op = &audit->info->trace->ops[op_index];
+	if (op->read_ranges == NULL) {
+		struct tci_range range = tci_bind_range(bind, version);
+		tci_audit_read(audit, &range);
+		return;
+	}
+	for (uint32_t r = 0; r < op->reads.count; r++)
+		if (op->reads.items[r] == bind->tensor) {
+			struct tci_range range = part_of(bind, version, &op->read_ranges[r]);
+			tci_audit_read(audit, &range);
+		}
+}
+
+/** The version that this command reads of a bound tensor: the latest one, unless the policy
+ * declared to read older ones. */
+static uint64_t version_read(const struct tc_audit *audit, const struct tc_bind *bind)
+{
+	uint64_t latest = tci_audit_latest(audit, bind->tensor);
+	if (audit->info->staleness > 0 && bind->access == TC_READ && bind->version < latest &&
+	    tci_audit_version_allowed(audit, bind->tensor, bind->version))
+		return bind->version;
+	return latest;
+}
+
+/** Fresh bytes mean nothing until they are written. */
+static void allocate_tensor(struct tc_audit *audit, const struct tc_bind *bind)
+{
+	struct tci_range range = tci_bind_range(bind, TCI_NO_CONTENT);
+	tci_audit_write(audit, &range, false);
+}
+
+void tci_audit_note_master(struct tc_audit *audit, uint32_t param)
+{
+	uint32_t master = audit->master[param];
+	if (master != TC_NONE)
+		audit->converted[param] = audit->latest[master];
+}
+
+static void run_touches(struct tc_audit *audit, uint32_t op)
+{
+	const struct tci_touch *touch = audit->touches + audit->ops[op].first_touch;
+	const struct tci_touch *end = audit->touches + audit->ops[op + 1].first_touch;
+	for (; touch < end; touch++) {
+		const struct tc_bind *bind = tci_audit_bound(audit, touch->tensor);
+		if (bind == NULL)
+			report_unbound(audit, op, touch->tensor);
+		else if (touch->kind == TCI_TOUCH_READ)
+			read_tensor(audit, op, bind, version_read(audit, bind));
+		else if (touch->kind == TCI_TOUCH_WRITE)
+			write_tensor(audit, op, bind);
+		else
+			allocate_tensor(audit, bind);
+		if (touch->kind == TCI_TOUCH_WRITE && bind == NULL)
+			audit->latest[touch->tensor]++;
+		if (touch->kind == TCI_TOUCH_WRITE &&
+		    audit->info->trace->tensors[touch->tensor].kind == TC_PARAM)
+			tci_audit_note_master(audit, touch->tensor);
+	}
+}
+
+/**
+ * Where an op's workspace lies: one bind without tensor for the whole command, or one for each op
+ * that needs workspace, in order.
+ */
+static const struct tc_bind *workspace_bind(const struct tc_command *command, uint32_t ordinal)
+{
+	const struct tc_bind *only = NULL;
+	uint32_t seen = 0;
+	for (uint32_t b = 0; b < command->bind_count; b++) {
+		if (command->binds[b].tensor != TC_NONE)
+			continue;
+		if (seen == ordinal)
+			return &command->binds[b];
+		only = &command->binds[b];
+		seen++;
+	}
+	return seen == 1 ? only : NULL;
+}
+
+static void run_op_with_workspace(struct tc_audit *audit, uint32_t op, uint32_t ordinal)
+{
+	uint64_t bytes = audit->info->trace->ops[op].workspace;
+	const struct tc_bind *bind = workspace_bind(audit->command, ordinal);
+	if (bind == NULL || bind->bytes < bytes) {
+		tci_audit_report(audit,
+		                 "op %u '%s': found %llu bytes bound as workspace, expected %llu",
+		                 op, audit->info->trace->ops[op].name,
+		                 bind == NULL ? 0ull : (unsigned long long)bind->bytes,
+		                 (unsigned long long)bytes);
+		run_touches(audit, op);
+		return;
+	}
+	struct tci_range range = tci_bind_range(bind, op);
+	range.bytes = bytes;
+	tci_audit_write(audit, &range, false);
+	run_touches(audit, op);
+	tci_audit_read(audit, &range);
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static void check_entry_versions(struct tc_audit *audit, bool after)
+{
+	const struct tc_command *command = audit->command;
+	for (uint32_t b = 0; b < command->bind_count; b++) {
+		const struct tc_bind *bind = &command->binds[b];
+		if (bind->tensor == TC_NONE || (bind->access == TC_WRITE) != after)
+			continue;
+		if (bind->version != tci_audit_latest(audit, bind->tensor) &&
+		    !(bind->access == TC_READ &&
+		      tci_audit_version_allowed(audit, bind->tensor, bind->version)))
+			tci_audit_report(audit,
+			                 "bind of tensor %u '%s': found version %llu, expected "
+			                 "%llu %s the command",
+			                 bind->tensor, audit->info->tensors[bind->tensor].name,
+			                 (unsigned long long)bind->version,
+			                 (unsigned long long)tci_audit_latest(audit, bind->tensor),
+			                 after ? "after" : "before");
+	}
+}
+
+void tci_audit_compute(struct tc_audit *audit)
+{
+	const struct tc_command *command = audit->command;
+	check_entry_versions(audit, false);
+	uint32_t workspaces = 0;
+	for (uint32_t op = command->first_op; op <= command->last_op && op != TC_NONE; op++) {
+		tci_audit_execute(audit, op);
+		if ((audit->ops[op].duty & TCI_OP_WORKSPACE) != 0)
+			run_op_with_workspace(audit, op, workspaces++);
+		else
+			run_touches(audit, op);
+	}
+	check_entry_versions(audit, true);
+	for (uint32_t b = 0; b < command->bind_count; b++) {
+		const struct tc_bind *bind = &command->binds[b];
+		if (audit->bind_touched[b] || bind->tensor == TC_NONE || bind->access == TC_WRITE)
+			continue;
+		struct tci_range range = tci_bind_range(bind, version_read(audit, bind));
+		tci_audit_read(audit, &range);
+	}
+}
