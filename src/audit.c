@@ -115,11 +115,11 @@ static enum tc_status audit_command(void *self, const struct tc_command *command
 {
 	struct tc_audit *audit = self;
 	uint64_t id = audit->report.commands++;
-	struct tc_error found = {0};
 	audit->command = command;
-	bool sound = tci_command_check(audit->info, command, id, &found) == TC_OK;
+	audit->scratch.status = TC_OK;
+	bool sound = tci_command_check(audit->info, command, id, &audit->scratch) == TC_OK;
 	if (!sound)
-		tci_audit_report(audit, "%s", found.text);
+		tci_audit_report(audit, "%s", audit->scratch.text);
 	uint32_t lane = 0;
 	if ((unsigned)command->queue < TC_QUEUE_COUNT &&
 	    command->lane < audit->info->lanes[command->queue])

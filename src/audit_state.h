@@ -20,7 +20,7 @@ enum tci_touch_kind {
 	TCI_TOUCH_READ,
 	TCI_TOUCH_WRITE
 };
-struct tci_touch {
+struct tci_op_touch {
 	uint32_t tensor;
 	uint32_t kind;
 };
@@ -50,6 +50,7 @@ struct tc_audit {
 	bool out_of_memory;
 	struct tc_audit_report report;
 	size_t text_used;
+	struct tc_error scratch; /**< of a check of one record; clearing 2 KiB each time is slow */
 
 	const struct tc_plan_info *info;
 	struct tci_clocks clocks;
@@ -68,7 +69,7 @@ struct tc_audit {
 	bool *bind_touched; /**< per bind of the command at hand */
 	size_t bind_capacity;
 
-	struct tci_touch *touches;
+	struct tci_op_touch *touches;
 	struct tci_op_state *ops; /**< one more than the trace has */
 	uint32_t needed_total, needed_done;
 	uint32_t in_order; /**< the op that must come next in this iteration, or the op count */

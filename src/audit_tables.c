@@ -16,7 +16,7 @@
 static uint32_t add_touches(struct tc_audit *audit, const struct tc_op *op, uint8_t *flags,
                             uint32_t end)
 {
-	struct tci_touch *touches = audit->touches;
+	struct tci_op_touch *touches = audit->touches;
 	const uint32_t *reads = op->reads.items, *writes = op->writes.items;
 	for (uint32_t r = 0; r < op->reads.count; r++)
 		flags[reads[r]] |= FLAG_READ;
@@ -25,21 +25,21 @@ static uint32_t add_touches(struct tc_audit *audit, const struct tc_op *op, uint
 	for (uint32_t a = 0; a < op->allocates.count; a++)
 		if ((flags[op->allocates.items[a]] & FLAG_WHOLE) == 0)
 			touches[end++] =
-			    (struct tci_touch){op->allocates.items[a], TCI_TOUCH_ALLOCATE};
+			    (struct tci_op_touch){op->allocates.items[a], TCI_TOUCH_ALLOCATE};
 	for (uint32_t r = 0; r < op->reads.count; r++)
 		if ((flags[reads[r]] & FLAG_READ) != 0 && (flags[reads[r]] & FLAG_WRITE) != 0) {
-			touches[end++] = (struct tci_touch){reads[r], TCI_TOUCH_READ};
+			touches[end++] = (struct tci_op_touch){reads[r], TCI_TOUCH_READ};
 			flags[reads[r]] &= (uint8_t)~FLAG_READ;
 		}
 	for (uint32_t w = 0; w < op->writes.count; w++)
 		if ((flags[writes[w]] & FLAG_WRITE) != 0) {
-			touches[end++] = (struct tci_touch){writes[w], TCI_TOUCH_WRITE};
+			touches[end++] = (struct tci_op_touch){writes[w], TCI_TOUCH_WRITE};
 			flags[writes[w]] = 0;
 			audit->writes[writes[w]]++;
 		}
 	for (uint32_t r = 0; r < op->reads.count; r++)
 		if ((flags[reads[r]] & FLAG_READ) != 0) {
-			touches[end++] = (struct tci_touch){reads[r], TCI_TOUCH_READ};
+			touches[end++] = (struct tci_op_touch){reads[r], TCI_TOUCH_READ};
 			flags[reads[r]] = 0;
 		}
 	return end;
@@ -167,7 +167,7 @@ static void place(struct tc_audit *audit, uint32_t tensor, struct tc_place at)
 static void check_capacity(struct tc_audit *audit)
 {
 	const struct tc_plan_info *info = audit->info;
-	if (info->machine == NULL || info->unbounded)
+	if (info->machine == NULL || info->unlimited_memory)
 		return;
 	for (unsigned tier = 0; tier < TC_TIER_COUNT; tier++) {
 		uint64_t total = info->fixed_bytes[tier];

@@ -248,8 +248,8 @@ void tci_audit_note_master(struct tc_audit *audit, uint32_t param)
 
 static void run_touches(struct tc_audit *audit, uint32_t op)
 {
-	const struct tci_touch *touch = audit->touches + audit->ops[op].first_touch;
-	const struct tci_touch *end = audit->touches + audit->ops[op + 1].first_touch;
+	const struct tci_op_touch *touch = audit->touches + audit->ops[op].first_touch;
+	const struct tci_op_touch *end = audit->touches + audit->ops[op + 1].first_touch;
 	for (; touch < end; touch++) {
 		const struct tc_bind *bind = tci_audit_bound(audit, touch->tensor);
 		if (bind == NULL)
@@ -309,30 +309,26 @@ static void run_op_with_workspace(struct tc_audit *audit, uint32_t op, uint32_t 
 
 /* ---------------------------------------------------------------- the command */
 
-static void check_entry_versions(struct tc_audit *audit, bool after)
+/** The versions that the plan names are those on entry, whatever the access. */
+static void check_entry_versions(struct tc_audit *audit)
 {
 	const struct tc_command *command = audit->command;
 	for (uint32_t b = 0; b < command->bind_count; b++) {
 		const struct tc_bind *bind = &command->binds[b];
-		if (bind->tensor == TC_NONE || (bind->access == TC_WRITE) != after)
+		if (bind->tensor == TC_NONE ||
+		    tci_audit_version_allowed(audit, bind->tensor, bind->version))
 			continue;
-		if (bind->version != tci_audit_latest(audit, bind->tensor) &&
-		    !(bind->access == TC_READ &&
-		      tci_audit_version_allowed(audit, bind->tensor, bind->version)))
-			tci_audit_report(audit,
-			                 "bind of tensor %u '%s': found version %llu, expected "
-			                 "%llu %s the command",
-			                 bind->tensor, audit->info->tensors[bind->tensor].name,
-			                 (unsigned long long)bind->version,
-			                 (unsigned long long)tci_audit_latest(audit, bind->tensor),
-			                 after ? "after" : "before");
+		tci_audit_report(audit, "bind of tensor %u '%s': found version %llu, expected %llu",
+		                 bind->tensor, audit->info->tensors[bind->tensor].name,
+		                 (unsigned long long)bind->version,
+		                 (unsigned long long)tci_audit_latest(audit, bind->tensor));
 	}
 }
 
 void tci_audit_compute(struct tc_audit *audit)
 {
 	const struct tc_command *command = audit->command;
-	check_entry_versions(audit, false);
+	check_entry_versions(audit);
 	uint32_t workspaces = 0;
 	for (uint32_t op = command->first_op; op <= command->last_op && op != TC_NONE; op++) {
 		tci_audit_execute(audit, op);
@@ -341,7 +337,6 @@ void tci_audit_compute(struct tc_audit *audit)
 		else
 			run_touches(audit, op);
 	}
-	check_entry_versions(audit, true);
 	for (uint32_t b = 0; b < command->bind_count; b++) {
 		const struct tc_bind *bind = &command->binds[b];
 		if (audit->bind_touched[b] || bind->tensor == TC_NONE || bind->access == TC_WRITE)

@@ -98,7 +98,7 @@ static const struct tc_bind *update_bind(struct tc_audit *audit, uint32_t tensor
 	return bind;
 }
 
-static void update_touch(struct tc_audit *audit, uint32_t op, const struct tci_touch *touch)
+static void update_touch(struct tc_audit *audit, uint32_t op, const struct tci_op_touch *touch)
 {
 	const struct tc_trace *trace = audit->info->trace;
 	enum tc_tensor_kind kind = trace->tensors[touch->tensor].kind;

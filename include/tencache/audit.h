@@ -25,7 +25,7 @@ struct tc_audit_report {
 /**
  * A sink that audits. With `stop` true the first finding ends the plan with TC_UNSAFE, else all are
  * counted and tc_audit_result() tells. Needs plan info with a trace (TC_ARGUMENT). Capacities are
- * checked where the plan info has a machine and is not `unbounded`. The plan info, its trace and
+ * checked where the plan info has a machine and is not `unlimited_memory`. The plan info, its trace and
  * machine must live until end(). One auditor takes one plan.
  */
 enum tc_status tc_audit_create(bool stop, struct tc_audit **audit, struct tc_error *error);

@@ -185,7 +185,6 @@ struct tc_plan_info {
 	const char *trace_name;
 	const char *trace_sha256, *events_sha256, *machine_sha256;
 	uint32_t staleness; /**< updates may read versions this many iterations old */
-	bool unbounded;     /**< capacities do not bind (policy ideal): memory is infinite */
 	bool drives;        /**< could drive a real run (trace with events, module granularity) */
 	uint64_t scale;     /**< 1 unless bytes were divided for the replayer */
 	uint32_t iterations; /**< planned, the cold one and the closing one included */
