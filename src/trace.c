@@ -221,10 +221,10 @@ static const char *base_name(struct tci_reader *reader, const char *path)
 {
 	static const char *const endings[] = {".gz", ".json", ".jsonl"};
 	const char *slash = strrchr(path, '/');
-	const char *name = tci_store_string(reader->store, slash == NULL ? path : slash + 1);
+	const char *name = tci_blocks_string(reader->blocks, slash == NULL ? path : slash + 1);
 	if (name == NULL)
 		return tci_out_of_memory(reader);
-	char *copy = tci_store_take(reader->store, strlen(name) + 1, 1);
+	char *copy = tci_blocks_take(reader->blocks, strlen(name) + 1, 1);
 	if (copy == NULL)
 		return tci_out_of_memory(reader);
 	strcpy(copy, name);
@@ -239,17 +239,17 @@ static const char *base_name(struct tci_reader *reader, const char *path)
 static enum tc_status begin(struct reading *reading, const char *name, struct tc_error *error)
 {
 	struct tci_reader *reader = &reading->reader;
-	reader->store = tci_store_create();
+	reader->blocks = tci_blocks_create();
 	reader->trace = calloc(1, sizeof *reader->trace);
-	if (reader->store == NULL || reader->trace == NULL)
+	if (reader->blocks == NULL || reader->trace == NULL)
 		return tc_error_no_memory(error, "a trace", sizeof *reader->trace);
 	reader->file = name;
 	reader->last_event = TC_NONE;
 	reader->first_backward_event = TC_NONE;
 	reader->last_phase = TC_FORWARD;
 	struct tc_trace *trace = reader->trace;
-	trace->storage = reader->store;
-	trace->file_name = tci_store_string(reader->store, name);
+	trace->storage = reader->blocks;
+	trace->file_name = tci_blocks_string(reader->blocks, name);
 	trace->method = trace->optimizer_name = "";
 	trace->checkpoint_mode = "none";
 	trace->name = base_name(reader, name);
@@ -276,7 +276,7 @@ static enum tc_status finish(struct reading *reading, enum tc_status status,
 		*trace = reader->trace;
 	} else {
 		if (reader->trace == NULL)
-			tci_store_free(reader->store);
+			tci_blocks_free(reader->blocks);
 		tc_trace_free(reader->trace);
 	}
 	tci_sha256_drop(&reader->events_hash);
@@ -326,7 +326,7 @@ void tc_trace_free(struct tc_trace *trace)
 	free(trace->unpacks);
 	free(trace->ops);
 	free(trace->warnings);
-	tci_store_free(trace->storage);
+	tci_blocks_free(trace->storage);
 	free(trace);
 }
 

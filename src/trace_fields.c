@@ -78,7 +78,7 @@ void tci_warning(struct tci_reader *reader, const char *format, ...)
 	va_start(arguments, format);
 	print_message(reader, message, format, arguments);
 	va_end(arguments);
-	char *copy = tci_store_take(reader->store, strlen(message) + 1, 1);
+	char *copy = tci_blocks_take(reader->blocks, strlen(message) + 1, 1);
 	if (copy == NULL || !tc_grow_array(&trace->warnings, &reader->warning_capacity,
 	                                   trace->warning_count + 1u, sizeof *trace->warnings)) {
 		(void)tci_out_of_memory(reader);
@@ -218,7 +218,7 @@ bool tci_get_string(struct tci_reader *reader, const json_t *object, const char 
 	json_t *member;
 	if (!tci_get(reader, object, key, need, JSON_STRING, &member))
 		return false;
-	const char *copy = tci_store_string(reader->store, json_string_value(member));
+	const char *copy = tci_blocks_string(reader->blocks, json_string_value(member));
 	if (copy == NULL) {
 		(void)tci_out_of_memory(reader);
 		return false;
@@ -314,7 +314,7 @@ bool tci_read_ids(struct tci_reader *reader, const json_t *list, const char *key
                   const char *what, struct tc_ids *ids)
 {
 	size_t size = json_array_size(list);
-	uint32_t *items = tci_store_take(reader->store, size, sizeof *items);
+	uint32_t *items = tci_blocks_take(reader->blocks, size, sizeof *items);
 	if (items == NULL) {
 		(void)tci_out_of_memory(reader);
 		return false;

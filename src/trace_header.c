@@ -55,7 +55,7 @@ static void read_buckets(struct tci_reader *reader, const json_t *object)
 	if (!tci_get(reader, object, "buckets", TCI_OPTIONAL, JSON_ARRAY, &list))
 		return;
 	size_t count = json_array_size(list);
-	trace->buckets = tci_store_take(reader->store, count, sizeof *trace->buckets);
+	trace->buckets = tci_blocks_take(reader->blocks, count, sizeof *trace->buckets);
 	if (trace->buckets == NULL) {
 		(void)tci_out_of_memory(reader);
 		return;

@@ -121,7 +121,7 @@ static struct tc_ids read_list(struct tci_reader *reader, const struct list *lis
 	if (list->count == 0)
 		return ids;
 	reader->next_mark++;
-	uint32_t *items = tci_store_take(reader->store, list->count, sizeof *items);
+	uint32_t *items = tci_blocks_take(reader->blocks, list->count, sizeof *items);
 	struct tc_range *parts = NULL;
 	if (items == NULL) {
 		(void)tci_out_of_memory(reader);
@@ -134,7 +134,7 @@ static struct tc_ids read_list(struct tci_reader *reader, const struct list *lis
 		                &is_range))
 			continue;
 		if (is_range && parts == NULL) {
-			parts = tci_store_take(reader->store, list->count, sizeof *parts);
+			parts = tci_blocks_take(reader->blocks, list->count, sizeof *parts);
 			if (parts == NULL) {
 				(void)tci_out_of_memory(reader);
 				return ids;

@@ -16,7 +16,7 @@
 #include <jansson.h>
 
 #include "hash.h"
-#include "store.h"
+#include "blocks.h"
 #include "tencache/trace.h"
 #include "trace_words.h"
 
@@ -48,7 +48,7 @@ struct tci_subject {
 
 struct tci_reader {
 	struct tc_trace *trace;
-	struct tci_store *store;
+	struct tci_blocks *blocks;
 	const char *file;
 	struct tci_subject subject;
 
@@ -109,7 +109,7 @@ bool tci_get_integer(struct tci_reader *reader, const json_t *object, const char
 /** An id below `count`; `what` names the things counted. */
 bool tci_get_id(struct tci_reader *reader, const json_t *object, const char *key,
                 enum tci_need need, uint32_t count, const char *what, uint32_t *value);
-/** A string, kept in the store. */
+/** A string, kept in the blocks of the trace. */
 bool tci_get_string(struct tci_reader *reader, const json_t *object, const char *key,
                     enum tci_need need, const char **value);
 bool tci_get_word(struct tci_reader *reader, const json_t *object, const char *key,

@@ -68,7 +68,7 @@ static void read_names(struct tci_reader *reader, const json_t *bind, struct tc_
 	if (!tci_get(reader, bind, "names", TCI_OPTIONAL, JSON_ARRAY, &list))
 		return;
 	size_t count = json_array_size(list);
-	const char **names = tci_store_take(reader->store, count, sizeof *names);
+	const char **names = tci_blocks_take(reader->blocks, count, sizeof *names);
 	if (names == NULL) {
 		(void)tci_out_of_memory(reader);
 		return;
@@ -81,7 +81,7 @@ static void read_names(struct tci_reader *reader, const json_t *bind, struct tc_
 			            tci_found(name, buffer));
 			return;
 		}
-		names[i] = tci_store_string(reader->store, json_string_value(name));
+		names[i] = tci_blocks_string(reader->blocks, json_string_value(name));
 		if (names[i] == NULL) {
 			(void)tci_out_of_memory(reader);
 			return;
@@ -305,7 +305,7 @@ void tci_read_event(struct tci_reader *reader, const json_t *object)
 	if (index == 0) {
 		/* One flag per module; at least one, so that no modules is no failure. */
 		reader->module_open =
-		    tci_store_take(reader->store, trace->module_count + (size_t)1, sizeof(bool));
+		    tci_blocks_take(reader->blocks, trace->module_count + (size_t)1, sizeof(bool));
 		if (reader->module_open == NULL)
 			(void)tci_out_of_memory(reader);
 		if (tci_sha256_begin(&reader->events_hash, NULL) != TC_OK)
@@ -338,4 +338,9 @@ void tci_read_unpack(struct tci_reader *reader, const json_t *object)
 	            &unpack->events);
 	if (unpack->events.items != NULL && unpack->events.count == 0)
 		tci_finding(reader, "\"u\" is empty, expected at least one event");
+	for (uint32_t i = 1; i < unpack->events.count; i++) {
+		if (unpack->events.items[i] < unpack->events.items[i - 1])
+			tci_finding(reader, "\"u\" holds %u after %u, expected rising events",
+			            unpack->events.items[i], unpack->events.items[i - 1]);
+	}
 }

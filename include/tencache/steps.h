@@ -62,7 +62,8 @@ struct tc_steps {
 	uint32_t *rows;             /**< tensors of all requests, in the order they open */
 	uint32_t *row_request;      /**< the request of each row */
 	uint32_t row_count;
-	uint32_t forward_row_count; /**< rows of forward passes; they precede all others */
+	uint32_t forward_row_count; /**< rows of forward passes; with one micro-batch they precede
+	                                 all others */
 	uint32_t recompute_row_count;
 
 	/**

@@ -1,5 +1,5 @@
 /* Blocks of growing size, filled from the front, and an open-addressing table of strings. */
-#include "store.h"
+#include "blocks.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,35 +17,35 @@ struct block {
 	max_align_t memory[];
 };
 
-struct tci_store {
+struct tci_blocks {
 	struct block *blocks; /* the newest first */
 	const char **strings; /* power of two slots, at most half full */
 	size_t string_slots, string_count;
 };
 
-struct tci_store *tci_store_create(void)
+struct tci_blocks *tci_blocks_create(void)
 {
-	return calloc(1, sizeof(struct tci_store));
+	return calloc(1, sizeof(struct tci_blocks));
 }
 
-void tci_store_free(struct tci_store *store)
+void tci_blocks_free(struct tci_blocks *blocks)
 {
-	if (store == NULL)
+	if (blocks == NULL)
 		return;
-	while (store->blocks != NULL) {
-		struct block *next = store->blocks->next;
-		free(store->blocks);
-		store->blocks = next;
+	while (blocks->blocks != NULL) {
+		struct block *next = blocks->blocks->next;
+		free(blocks->blocks);
+		blocks->blocks = next;
 	}
-	free(store->strings);
-	free(store);
+	free(blocks->strings);
+	free(blocks);
 }
 
-static bool add_block(struct tci_store *store, size_t bytes)
+static bool add_block(struct tci_blocks *blocks, size_t bytes)
 {
 	size_t size = FIRST_BLOCK_BYTES;
-	if (store->blocks != NULL)
-		size = store->blocks->bytes * 2;
+	if (blocks->blocks != NULL)
+		size = blocks->blocks->bytes * 2;
 	if (size > LARGEST_BLOCK_BYTES)
 		size = LARGEST_BLOCK_BYTES;
 	if (size < bytes)
@@ -55,23 +55,23 @@ static bool add_block(struct tci_store *store, size_t bytes)
 	struct block *block = calloc(1, sizeof *block + size);
 	if (block == NULL)
 		return false;
-	block->next = store->blocks;
+	block->next = blocks->blocks;
 	block->bytes = size;
-	store->blocks = block;
+	blocks->blocks = block;
 	return true;
 }
 
-void *tci_store_take(struct tci_store *store, size_t count, size_t element_bytes)
+void *tci_blocks_take(struct tci_blocks *blocks, size_t count, size_t element_bytes)
 {
 	uint64_t bytes;
 	if (!tc_mul_u64(count, element_bytes, &bytes) || bytes > SIZE_MAX / 2)
 		return NULL;
 	bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	struct block *block = store->blocks;
+	struct block *block = blocks->blocks;
 	if (block == NULL || block->bytes - block->used < bytes) {
-		if (!add_block(store, (size_t)bytes))
+		if (!add_block(blocks, (size_t)bytes))
 			return NULL;
-		block = store->blocks;
+		block = blocks->blocks;
 	}
 	unsigned char *memory = (unsigned char *)block->memory + block->used;
 	block->used += (size_t)bytes;
@@ -95,35 +95,35 @@ static const char **slot_of(const char **strings, size_t slots, const char *text
 	return &strings[index];
 }
 
-static bool grow_strings(struct tci_store *store)
+static bool grow_strings(struct tci_blocks *blocks)
 {
-	size_t slots = store->string_slots == 0 ? 256 : store->string_slots * 2;
+	size_t slots = blocks->string_slots == 0 ? 256 : blocks->string_slots * 2;
 	const char **strings = tc_alloc_array(slots, sizeof *strings);
 	if (strings == NULL)
 		return false;
-	for (size_t i = 0; i < store->string_slots; i++) {
-		if (store->strings[i] != NULL)
-			*slot_of(strings, slots, store->strings[i]) = store->strings[i];
+	for (size_t i = 0; i < blocks->string_slots; i++) {
+		if (blocks->strings[i] != NULL)
+			*slot_of(strings, slots, blocks->strings[i]) = blocks->strings[i];
 	}
-	free(store->strings);
-	store->strings = strings;
-	store->string_slots = slots;
+	free(blocks->strings);
+	blocks->strings = strings;
+	blocks->string_slots = slots;
 	return true;
 }
 
-const char *tci_store_string(struct tci_store *store, const char *text)
+const char *tci_blocks_string(struct tci_blocks *blocks, const char *text)
 {
-	if (store->string_count * 2 >= store->string_slots && !grow_strings(store))
+	if (blocks->string_count * 2 >= blocks->string_slots && !grow_strings(blocks))
 		return NULL;
-	const char **slot = slot_of(store->strings, store->string_slots, text);
+	const char **slot = slot_of(blocks->strings, blocks->string_slots, text);
 	if (*slot != NULL)
 		return *slot;
 	size_t bytes = strlen(text) + 1;
-	char *copy = tci_store_take(store, bytes, 1);
+	char *copy = tci_blocks_take(blocks, bytes, 1);
 	if (copy == NULL)
 		return NULL;
 	memcpy(copy, text, bytes);
 	*slot = copy;
-	store->string_count++;
+	blocks->string_count++;
 	return copy;
 }
