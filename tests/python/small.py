@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 BATCH, SEQUENCE, VOCABULARY = 2, 32, 512
 LAYERS = {"gpt2": 4, "opt": 2}
 HIDDEN = {"gpt2": 256, "opt": 64}
+HEADS = 4
 SETTINGS = Settings(batch=BATCH, sequence=SEQUENCE, precision="fp32", implementation="for-loop")
 
 
@@ -27,9 +28,9 @@ def config_of(family: str, dropout: float) -> Any:
         values = {
             "vocab_size": VOCABULARY,
             "n_positions": 64,
-            "n_embd": 256,
-            "n_layer": 4,
-            "n_head": 4,
+            "n_embd": HIDDEN[family],
+            "n_layer": LAYERS[family],
+            "n_head": HEADS,
             "resid_pdrop": dropout,
             "embd_pdrop": dropout,
             "attn_pdrop": dropout,
@@ -39,12 +40,12 @@ def config_of(family: str, dropout: float) -> Any:
     else:
         values = {
             "vocab_size": VOCABULARY,
-            "hidden_size": 64,
-            "num_hidden_layers": 2,
+            "hidden_size": HIDDEN[family],
+            "num_hidden_layers": LAYERS[family],
             "ffn_dim": 256,
-            "num_attention_heads": 4,
+            "num_attention_heads": HEADS,
             "max_position_embeddings": 64,
-            "word_embed_proj_dim": 64,
+            "word_embed_proj_dim": HIDDEN[family],
             "dropout": dropout,
         }
     return make_config(family, values)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from small import LAYERS, SETTINGS, real_step, record
+from small import HEADS, LAYERS, SETTINGS, real_step, record
 from tencache_trace.api import Settings
 from tencache_trace.observer import Listener, StepObserver
 from tencache_trace.step import TrainingStep
@@ -96,12 +96,11 @@ def masked_scores(family: str, settings: Settings) -> Counter[int]:
     """Sizes that only a recorded step allocates.
 
     CPU attention with dropout adds its mask to the scores in place, but not while a dispatch mode
-    is active: one tensor [batch, heads, sequence, sequence] per layer and forward. GPT-2 has
+    is active: one FP32 tensor [batch, heads, sequence, sequence] per layer and forward. GPT-2 has
     attention dropout, OPT has none.
     """
     if family != "gpt2":
         return Counter()
-    width = 2 if settings.precision == "bf16-master" else 4
-    scores = settings.batch * 4 * settings.sequence**2 * width
+    scores = settings.batch * HEADS * settings.sequence**2 * 4
     forwards = 2 if settings.checkpoint == "layer" else 1
     return Counter({scores: LAYERS[family] * forwards})

@@ -72,7 +72,6 @@ class Settings:
             "batch": self.batch,
             "seq": self.sequence,
             "precision": self.precision,
-            "optimizer": {"name": "adamw", "impl": self.implementation},
             "checkpoint": {"mode": self.checkpoint},
         }
 

@@ -119,8 +119,11 @@ def _run(step: TrainingStep, options: Options, operators: list[TraceOperator]) -
     run.setdefault("micro_batches", 1)
     run["dtype"] = {key: str(dtype).removeprefix("torch.") for key, dtype in dtypes.items()}
     run["loss_scaling"] = False
-    optimizer = dict(run.get("optimizer", {"name": type(first.optimizer).__name__.lower()}))
-    run["optimizer"] = {**optimizer, "granularity": options.granularity}
+    run["optimizer"] = {
+        "name": type(first.optimizer).__name__.lower(),
+        "impl": first.implementation,
+        "granularity": options.granularity,
+    }
     recomputes = any(operator.recomputes for operator in operators)
     run.setdefault("checkpoint", {"mode": "custom" if recomputes else "none"})
     run["attention"] = _attention_kernels(operators)
@@ -130,11 +133,10 @@ def _run(step: TrainingStep, options: Options, operators: list[TraceOperator]) -
 
 
 def _attention_kernels(operators: list[TraceOperator]) -> list[str]:
-    """Return which attention kernels the forward pass ran; none means plain matrix products."""
+    """Return which fused attention kernels the forward pass ran; none if it ran plain products."""
     kernels = {"flash": "flash_attention", "efficient": "efficient_attention"}
     names = {op.name for op in operators if op.category == "attn" and op.phase == "f"}
-    found = [key for key, part in kernels.items() if any(part in name for name in names)]
-    return found or ["math"]
+    return [key for key, part in kernels.items() if any(part in name for name in names)]
 
 
 def _transformers_version() -> str | None:

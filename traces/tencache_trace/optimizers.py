@@ -27,6 +27,14 @@ class Bucket:
     optimizer: torch.optim.Optimizer
     masters: list[torch.Tensor] | None = None
 
+    @property
+    def implementation(self) -> str:
+        """Which kernels the optimizer runs: fused, foreach, for-loop, or PyTorch's own choice."""
+        group = self.optimizer.param_groups[0]
+        if group.get("fused"):
+            return "fused"
+        return {True: "foreach", False: "for-loop"}.get(group.get("foreach"), "default")
+
     def step(self) -> None:
         """Update the parameters from their gradients; parameters without one are left alone."""
         if self.masters is None:

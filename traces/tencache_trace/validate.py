@@ -181,7 +181,7 @@ class _Checker:
         self._require(
             (bind is None) == ("bound_at" not in record), f"{name}: bind and bound_at go together"
         )
-        if bind is None:
+        if bind is None or "bound_at" not in record:
             self._require(
                 record["kind"] in ("temp", "activation", "grad"), f"{name}: has no binding"
             )
@@ -285,10 +285,11 @@ class _Checker:
         )
 
     def _subject(self, record: Record) -> Any:
-        if "m" in record:
-            return self.trace.modules[record["m"]]["path"]
-        if "t" in record:
-            return self.trace.tensors[record["t"]]["name"]
+        for key, table, name in (("m", "modules", "path"), ("t", "tensors", "name")):
+            if key in record:
+                records = self.trace.section(table)
+                # An id out of range has been reported; any text makes the hash differ.
+                return records[record[key]].get(name) if 0 <= record[key] < len(records) else None
         return record.get("b", record.get("mb", ""))
 
 

@@ -86,7 +86,7 @@ class OperatorRules:
     def _order(self, record: Record, event_before: int, phase_before: str) -> None:
         if record["e"] < event_before:
             self._problem(record, f"event {record['e']} after event {event_before}")
-        if PHASES.index(record["phase"]) < PHASES.index(phase_before):
+        if PHASES.find(record["phase"]) < PHASES.find(phase_before):
             self._problem(record, f"phase {record['phase']} after phase {phase_before}")
         kind = self.trace.events[record["e"]]["event"]
         if record["phase"] == "f" and kind in ("backward", "gradient", "optimizer"):
