@@ -17,7 +17,7 @@ bool tci_value_barrier(const struct tc_planner *planner)
 	return trace->has_clip || trace->compute_dtype == TC_FLOAT16;
 }
 
-enum tc_status tci_settle(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
+enum tc_status tci_place_at_home(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                           enum tc_tier home, struct tc_error *error)
 {
 	tc_plan_home(planner, tensor, home);

@@ -26,7 +26,7 @@ bool tci_value_is(const struct tc_planner *planner, const char *name, const char
 /** Parameter `barrier`, `auto` resolved by the trace: clipping or an fp16 compute type. */
 bool tci_value_barrier(const struct tc_planner *planner);
 /** Give a tensor its home and its initial content in `pool`. */
-enum tc_status tci_settle(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
+enum tc_status tci_place_at_home(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                           enum tc_tier home, struct tc_error *error);
 
 #endif

@@ -37,7 +37,7 @@ static enum tc_status tci_demand_settle_masters(struct tc_planner *planner, uint
 			continue;
 		uint32_t master = tc_plan_master_of(planner, t);
 		if (master != TC_NONE && master >= trace->tensor_count)
-			TC_TRY(tci_settle(planner, master, pool, home, error));
+			TC_TRY(tci_place_at_home(planner, master, pool, home, error));
 	}
 	return TC_OK;
 }
@@ -53,7 +53,7 @@ static enum tc_status tci_demand_settle(struct tc_planner *planner, uint32_t hos
 		if (!tensor->persistent || ((kinds >> tensor->kind) & 1u) == 0)
 			continue;
 		bool down = on_nvme && tensor->kind == TC_OPTIMIZER_STATE;
-		TC_TRY(tci_settle(planner, t, down ? nvme : host, down ? TC_NVME : TC_CPU, error));
+		TC_TRY(tci_place_at_home(planner, t, down ? nvme : host, down ? TC_NVME : TC_CPU, error));
 	}
 	return tci_demand_settle_masters(planner, on_nvme ? nvme : host,
 	                                 on_nvme ? TC_NVME : TC_CPU, error);
