@@ -172,7 +172,10 @@ static struct tci_range part_of(const struct tc_bind *bind, uint64_t version,
 	return range;
 }
 
-/** What a partial write leaves alone belongs to the new version too. */
+/**
+ * What a partial write leaves alone belongs to the new version too, and so comes from this command:
+ * a copy of it that is not ordered would carry the old version.
+ */
 static void keep_rest(struct tc_audit *audit, const struct tc_bind *bind, uint64_t from,
                       uint64_t to)
 {
@@ -183,9 +186,15 @@ static void keep_rest(struct tc_audit *audit, const struct tc_bind *bind, uint64
 		audit->out_of_memory = true;
 		return;
 	}
-	for (; id != TC_NONE && map->segments[id].start < end; id = map->segments[id].next)
-		if (map->segments[id].tensor == bind->tensor && map->segments[id].version == from)
-			map->segments[id].version = to;
+	for (; id != TC_NONE && map->segments[id].start < end; id = map->segments[id].next) {
+		const struct tci_segment *segment = &map->segments[id];
+		if (segment->tensor != bind->tensor || segment->version != from)
+			continue;
+		struct tci_range range = {
+		    bind->pool, segment->start,        segment->end - segment->start, bind->tensor,
+		    to,         segment->tensor_offset};
+		tci_audit_write(audit, &range, false);
+	}
 }
 
 static void write_tensor(struct tc_audit *audit, uint32_t op_index, const struct tc_bind *bind)
