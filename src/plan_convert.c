@@ -190,8 +190,11 @@ static void tci_update_versions(struct tci_update *update, uint32_t first_op, ui
 		struct tc_bind *bind = &planner->binds[i];
 		if (bind->access == TC_READ)
 			continue;
-		bind->version = tci_latest(planner, bind->tensor);
-		planner->slots[planner->uses[i].slot].version = bind->version;
+		uint64_t version = tci_latest(planner, bind->tensor);
+		planner->slots[planner->uses[i].slot].version = version;
+		/* A bind that also reads names what it reads. */
+		if (bind->access == TC_WRITE)
+			bind->version = version;
 	}
 }
 
