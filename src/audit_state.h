@@ -127,8 +127,9 @@ void tci_audit_update(struct tc_audit *audit);
 void tci_audit_convert(struct tc_audit *audit);
 void tci_audit_drop(struct tc_audit *audit);
 
-/** A parameter was written: its new version is what its master's latest one converts to. */
-void tci_audit_note_master(struct tc_audit *audit, uint32_t param);
+/** An op has run: the new versions of the parameters that it wrote are what their masters' latest
+ * ones convert to (an op may write the parameter before its master). */
+void tci_audit_note_masters(struct tc_audit *audit, uint32_t op);
 /** An op is executed by the command at hand: duty, order, how often. */
 void tci_audit_execute(struct tc_audit *audit, uint32_t op);
 /** Commands of `iteration` begin. */

@@ -248,11 +248,18 @@ static void allocate_tensor(struct tc_audit *audit, const struct tc_bind *bind)
 	tci_audit_write(audit, &range, false);
 }
 
-void tci_audit_note_master(struct tc_audit *audit, uint32_t param)
+void tci_audit_note_masters(struct tc_audit *audit, uint32_t op)
 {
-	uint32_t master = audit->master[param];
-	if (master != TC_NONE)
-		audit->converted[param] = audit->latest[master];
+	const struct tci_op_touch *touch = audit->touches + audit->ops[op].first_touch;
+	const struct tci_op_touch *end = audit->touches + audit->ops[op + 1].first_touch;
+	for (; touch < end; touch++) {
+		if (touch->kind != TCI_TOUCH_WRITE ||
+		    audit->info->trace->tensors[touch->tensor].kind != TC_PARAM)
+			continue;
+		uint32_t master = audit->master[touch->tensor];
+		if (master != TC_NONE)
+			audit->converted[touch->tensor] = audit->latest[master];
+	}
 }
 
 static void run_touches(struct tc_audit *audit, uint32_t op)
@@ -271,10 +278,8 @@ static void run_touches(struct tc_audit *audit, uint32_t op)
 			allocate_tensor(audit, bind);
 		if (touch->kind == TCI_TOUCH_WRITE && bind == NULL)
 			audit->latest[touch->tensor]++;
-		if (touch->kind == TCI_TOUCH_WRITE &&
-		    audit->info->trace->tensors[touch->tensor].kind == TC_PARAM)
-			tci_audit_note_master(audit, touch->tensor);
 	}
+	tci_audit_note_masters(audit, op);
 }
 
 /**

@@ -107,11 +107,8 @@ static void update_touch(struct tc_audit *audit, uint32_t op, const struct tci_o
 	if (!writes && !reads)
 		return; /* temporaries live inside the command */
 	const struct tc_bind *bind = update_bind(audit, touch->tensor);
-	if (writes) {
+	if (writes)
 		audit->latest[touch->tensor]++;
-		if (kind == TC_PARAM)
-			tci_audit_note_master(audit, touch->tensor);
-	}
 	bool allowed = bind != NULL && (writes ? bind->access != TC_READ : true);
 	if (!allowed)
 		tci_audit_report(
@@ -132,6 +129,7 @@ void tci_audit_update(struct tc_audit *audit)
 		for (uint32_t t = audit->ops[op].first_touch; t < audit->ops[op + 1].first_touch;
 		     t++)
 			update_touch(audit, op, &audit->touches[t]);
+		tci_audit_note_masters(audit, op);
 	}
 	for (uint32_t b = 0; b < command->bind_count; b++) {
 		const struct tc_bind *bind = &command->binds[b];
