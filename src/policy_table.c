@@ -5,7 +5,11 @@
 #include "policy/policies.h"
 
 static const struct tc_policy *const table[] = {
-    &tci_policy_ideal, &tci_policy_lru, &tci_policy_belady, NULL, /* end */
+    &tci_policy_ideal,
+    &tci_policy_lru,
+    &tci_policy_belady,
+    &tci_policy_zero_infinity,
+    NULL, /* end */
 };
 
 const struct tc_policy *const *tc_policies(size_t *count)
