@@ -232,10 +232,14 @@ static enum tc_status tci_events(struct tc_planner *planner, const struct tc_ste
 	const struct tc_policy *policy = planner->policy;
 	for (uint32_t e = s->first_event; e < s->first_event + s->event_count; e++) {
 		bool handled = false;
+		const struct tc_event *event = &planner->trace->events[e];
 		planner->hooks++;
+		if (event->kind == TC_EVENT_GRADIENT &&
+		    planner->tensors[event->tensor].gradient_of_param != TC_NONE)
+			planner->tensors[planner->tensors[event->tensor].gradient_of_param]
+			    .pinned_gradient = false;
 		if (policy->on_event != NULL)
 			TC_TRY(policy->on_event(planner->policy_self, planner, e, &handled, error));
-		const struct tc_event *event = &planner->trace->events[e];
 		if (!handled && event->kind == TC_EVENT_GRADIENT)
 			TC_TRY(tci_gradient_event(planner, event->tensor, error));
 	}

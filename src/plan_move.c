@@ -215,7 +215,7 @@ enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_
 		TC_TRY(tci_move_two_hops(planner, tensor, to, &hops, &options, &id, error));
 	else
 		TC_TRY(tci_move_once(planner, hop, tensor, source, target, &options, &id, error));
-	if (hop.kind == TC_FETCH || hop.kind == TC_LOAD)
+	if ((hop.kind == TC_FETCH || hop.kind == TC_LOAD) && options.why != TC_WHY_DEMAND)
 		planner->tensors[tensor].fetched_since_request = true;
 	if (command != NULL)
 		*command = id;

@@ -81,7 +81,6 @@ enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
 	uint32_t gradient = planner->tensors[param].gradient_of_param;
 	if (gradient == TC_NONE || !planner->tensors[gradient].managed)
 		return TC_OK;
-	planner->tensors[gradient].pinned_gradient = false;
 	if (!planner->optimizer_on_cpu || planner->tensors[gradient].slots[TC_GPU] == TCI_NO_SLOT)
 		return TC_OK;
 	struct tc_move_options options = TC_MOVE(TC_WHY_RELEASE);

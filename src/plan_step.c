@@ -90,7 +90,6 @@ static enum tc_status tci_step_demand(struct tc_planner *planner, uint32_t step,
 		TC_TRY(tci_step_take(planner, step, pool, tensor, error));
 	TC_TRY(tc_plan_move(planner, tensor, pool, planner->staging_pool, options, &moved, NULL,
 	                    error));
-	planner->tensors[tensor].fetched_since_request = false;
 	return moved ? TC_OK : tci_step_infeasible(planner, step, tensor, pool, error);
 }
 

@@ -11,5 +11,6 @@ extern const struct tc_policy tci_policy_ideal;
 extern const struct tc_policy tci_policy_lru;
 extern const struct tc_policy tci_policy_belady;
 extern const struct tc_policy tci_policy_zero_infinity;
+extern const struct tc_policy tci_policy_ten_cache;
 
 #endif

@@ -1,0 +1,120 @@
+/*
+ * What a fetch and an eviction do (10cache-spec 2.8). Caching is exclusive: a parameter lies in a
+ * GPU buffer or in a host buffer; only what has a valid file on NVMe is forgotten without a copy.
+ */
+#include "ten_cache.h"
+
+/** Farthest next row among the host pool's occupants of a class; ties: larger id. */
+static uint32_t tci_victim_farthest(const struct tci_ten_cache *cache, struct tc_planner *planner,
+                                    uint32_t class)
+{
+	uint32_t victim = TC_NONE;
+	uint64_t farthest = 0;
+	for (uint32_t t = tci_recency_oldest(cache->occupants); t != UINT32_MAX;
+	     t = tci_recency_newer(cache->occupants, t)) {
+		if (cache->class_of[t] != class)
+			continue;
+		uint64_t next = tc_plan_next_use(planner, t);
+		if (victim == TC_NONE || next > farthest) {
+			victim = t;
+			farthest = next;
+		}
+	}
+	return victim;
+}
+
+/** The authors' code: the newest tensor of GPU home, else the oldest occupant. */
+static uint32_t tci_victim_code(const struct tci_ten_cache *cache, uint32_t class)
+{
+	uint32_t newest = TC_NONE;
+	for (uint32_t t = tci_recency_oldest(cache->ghosts); t != UINT32_MAX;
+	     t = tci_recency_newer(cache->ghosts, t))
+		if (cache->class_of[t] == class)
+			newest = t;
+	if (newest != TC_NONE)
+		return newest;
+	for (uint32_t t = tci_recency_oldest(cache->occupants); t != UINT32_MAX;
+	     t = tci_recency_newer(cache->occupants, t))
+		if (cache->class_of[t] == class)
+			return t;
+	return TC_NONE;
+}
+
+static void tci_leaves_host(struct tci_ten_cache *cache, uint32_t tensor)
+{
+	tci_recency_remove(cache->occupants, tensor);
+	tci_recency_remove(cache->ghosts, tensor);
+}
+
+/** Free a host buffer of a class by spilling one occupant to NVMe. */
+static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                    uint32_t class, struct tc_error *error)
+{
+	uint32_t victim = cache->farthest ? tci_victim_farthest(cache, planner, class)
+	                                  : tci_victim_code(cache, class);
+	if (victim == TC_NONE || !cache->has_nvme)
+		return tc_error_set(error, TC_INFEASIBLE,
+		                    "10cache has no host buffer left for a parameter of %llu bytes and "
+		                    "nothing to spill; more x-cpu=, cpu-buffers= or --cpu-memory would "
+		                    "help",
+		                    (unsigned long long)cache->classes[class].bytes);
+	struct tc_move_options options = TC_MOVE(TC_WHY_VICTIM);
+	bool moved;
+	if (cache->rewrite_clean && tc_plan_copy(planner, victim, TC_NVME).present)
+		TC_TRY(tc_plan_drop(planner, victim, TC_NVME, error));
+	options.keep_source = false;
+	TC_TRY(tc_plan_move(planner, victim, cache->nvme_pool, TC_NO_POOL, options, &moved, NULL,
+	                    error));
+	if (!moved)
+		return tc_error_set(error, TC_INFEASIBLE, "the drive is full: a larger "
+		                                          "--nvme-capacity would help");
+	tci_leaves_host(cache, victim);
+	return TC_OK;
+}
+
+enum tc_status tci_ten_cache_evict(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                   uint32_t tensor, enum tc_why why, struct tc_error *error)
+{
+	uint32_t class = cache->class_of[tensor];
+	struct tc_move_options options = TC_MOVE(why);
+	bool moved;
+	uint64_t id;
+	if (!tc_plan_copy(planner, tensor, TC_GPU).present)
+		return TC_OK; /* its fetch was put off and is not needed any more */
+	if (cache->home_is_nvme[tensor] && tc_plan_copy(planner, tensor, TC_NVME).latest)
+		return tc_plan_drop(planner, tensor, TC_GPU, error);
+	if (tc_plan_class_free(planner, cache->cpu_pool, cache->classes[class].bytes) == 0)
+		TC_TRY(tci_spill_one(cache, planner, class, error));
+	options.keep_source = false;
+	TC_TRY(tc_plan_move(planner, tensor, cache->cpu_pool, TC_NO_POOL, options, &moved, &id,
+	                    error));
+	tci_recency_touch(cache->occupants, tensor);
+	if (cache->home_is_gpu[tensor])
+		tci_recency_touch(cache->ghosts, tensor);
+	return cache->sync ? tc_plan_wait(planner, &id, 1, error) : TC_OK;
+}
+
+enum tc_status tci_ten_cache_fetch(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                   uint32_t tensor, enum tc_why why, bool *done,
+                                   struct tc_error *error)
+{
+	uint64_t bytes = cache->classes[cache->class_of[tensor]].bytes;
+	bool in_host = tc_plan_copy(planner, tensor, TC_CPU).present;
+	*done = tc_plan_copy(planner, tensor, TC_GPU).present;
+	if (*done)
+		return TC_OK;
+	if (tc_plan_class_free(planner, cache->gpu_pool, bytes) == 0 ||
+	    (!in_host && tc_plan_class_free(planner, cache->staging_pool, bytes) == 0))
+		return TC_OK;
+	struct tc_move_options options = TC_MOVE(why);
+	uint64_t id;
+	/* The host buffer is given back; a file on NVMe stays valid until the next update. */
+	options.keep_source = !in_host;
+	/* Asked for now: not before the compute command in front of it has ended. */
+	if (why == TC_WHY_DEMAND)
+		options.after = tc_plan_last_compute(planner);
+	TC_TRY(tc_plan_move(planner, tensor, cache->gpu_pool, cache->staging_pool, options, done,
+	                    &id, error));
+	tci_leaves_host(cache, tensor);
+	return cache->sync ? tc_plan_wait(planner, &id, 1, error) : TC_OK;
+}

@@ -1,0 +1,229 @@
+/*
+ * Pools in the order of the authors' code, and homes: the first rows of forward on the GPU, the
+ * next in host memory, the tail on NVMe (10cache-spec 2.4 to 2.6).
+ */
+#include <stdlib.h>
+
+#include "tencache/units.h"
+#include "ten_cache.h"
+
+static enum tc_status tci_gpu_work_pools(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                         struct tc_error *error)
+{
+	uint64_t bucket;
+	struct tc_class_size staging = {.bytes = 4 * cache->largest_elements, .count = 2};
+	if (!tc_mul_u64(tc_plan_aligned(planner, TC_GPU, cache->largest_gradient),
+	                tc_plan_number(planner, "bucket"), &bucket))
+		return tc_error_set(error, TC_TOO_LARGE, "10cache:bucket is too large");
+	if (cache->largest_gradient == 0)
+		return TC_OK; /* inference: nothing to bring down */
+	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradients", false,
+	                     tc_plan_gradient_peak_bytes(planner), &cache->gradient_pool, error));
+	tc_plan_birth_pool(planner, TC_GRAD, cache->gradient_pool);
+	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradient-bucket", false, bucket,
+	                     &cache->bucket_pool, error));
+	return tc_plan_classes(planner, TC_GPU, "gradient-staging", false, &staging, 1, true,
+	                       &cache->gradient_staging, error);
+}
+
+static enum tc_status tci_class_pool(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                     enum tc_tier tier, const char *name, bool gpu, uint32_t *pool,
+                                     struct tc_error *error)
+{
+	struct tc_class_size *sizes = tc_alloc_array(cache->class_count + 1, sizeof *sizes);
+	if (sizes == NULL)
+		return tc_error_no_memory(error, name, cache->class_count);
+	for (size_t i = 0; i < cache->class_count; i++)
+		sizes[i] = (struct tc_class_size){cache->classes[i].bytes,
+		                                  gpu ? cache->classes[i].gpu
+		                                      : cache->classes[i].cpu};
+	enum tc_status status =
+	    tc_plan_classes(planner, tier, name, tier == TC_CPU, sizes, cache->class_count,
+	                    tci_value_is(planner, "reuse", "fifo"), pool, error);
+	free(sizes);
+	return status;
+}
+
+/** Four buffers of 4 bytes per element make one FP32 slot; equal sizes are joined. */
+static enum tc_status tci_fp32_pool(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                    struct tc_error *error)
+{
+	struct tc_class_size *sizes = tc_alloc_array(cache->class_count + 1, sizeof *sizes);
+	if (sizes == NULL)
+		return tc_error_no_memory(error, "fp32 classes", cache->class_count);
+	for (size_t i = 0; i < cache->class_count; i++)
+		sizes[i] = (struct tc_class_size){4 * cache->classes[i].elements,
+		                                  4 * cache->classes[i].fp32};
+	enum tc_status status = tc_plan_classes(planner, TC_CPU, "fp32", true, sizes,
+	                                        cache->class_count, false, &cache->fp32_pool, error);
+	free(sizes);
+	return status;
+}
+
+static uint64_t tci_divided(const struct tc_planner *planner, uint64_t bytes, const char *divisor)
+{
+	uint64_t result, ppm = tc_plan_number(planner, divisor);
+	return tc_mul_div_floor(bytes, 1000000, ppm == 0 ? 1 : ppm, &result) ? result : UINT64_MAX;
+}
+
+static enum tc_status tci_host_pools(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                     struct tc_error *error)
+{
+	uint64_t budget, available = tc_plan_free_bytes(planner, TC_CPU);
+	struct tc_class_size staging = {cache->largest_bytes,
+	                                tc_plan_number(planner, "nvme-buffers")};
+	struct tc_class_size writer = {4 * cache->largest_elements, staging.count};
+	if (!tc_mul_div_floor(available, tc_plan_number(planner, "f-fp32"), 1000000, &budget))
+		budget = available;
+	TC_TRY(tci_ten_cache_count_fp32(cache, planner, budget, error));
+	TC_TRY(tci_fp32_pool(cache, planner, error));
+	TC_TRY(tc_plan_publish_pool(planner, error));
+	if (cache->has_nvme) {
+		TC_TRY(tc_plan_classes(planner, TC_CPU, "nvme-staging", true, &staging, 1, true,
+		                       &cache->staging_pool, error));
+		TC_TRY(tc_plan_classes(planner, TC_CPU, "gradient-writer", true, &writer, 1, true,
+		                       &cache->gradient_host, error));
+		TC_TRY(tc_plan_arena(planner, TC_NVME, "nvme", false,
+		                     tc_plan_free_bytes(planner, TC_NVME), &cache->nvme_pool,
+		                     error));
+		tc_plan_staging_pool(planner, cache->staging_pool);
+	}
+	budget = tci_divided(planner, tc_plan_free_bytes(planner, TC_CPU), "a-cpu");
+	TC_TRY(tci_ten_cache_count_cpu(cache, planner, budget, error));
+	TC_TRY(tci_class_pool(cache, planner, TC_CPU, "fp16-cpu", false, &cache->cpu_pool, error));
+	tc_plan_default_pool(planner, TC_CPU, cache->cpu_pool);
+	return TC_OK;
+}
+
+static enum tc_status tci_gpu_pool(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                   struct tc_error *error)
+{
+	const struct tc_machine *machine = tc_plan_machine(planner);
+	char text[TC_UNIT_TEXT_BYTES];
+	uint64_t left = tc_plan_free_bytes(planner, TC_GPU);
+	uint64_t budget = tci_divided(planner,
+	                              machine->capacity_bytes[TC_GPU] -
+	                                  machine->framework_bytes[TC_GPU],
+	                              "a-gpu");
+	const char *which = budget <= left ? "free GPU memory / a-gpu" : "what activations leave";
+	if (budget > left)
+		budget = left;
+	if (tc_plan_value(planner, "resident")->is_auto)
+		tc_plan_note(planner, "GPU pool for parameters: %s (%s)",
+		             tc_format_bytes(budget, text), which);
+	TC_TRY(tci_ten_cache_count_gpu(cache, planner, budget, error));
+	TC_TRY(tci_class_pool(cache, planner, TC_GPU, "fp16-gpu", true, &cache->gpu_pool, error));
+	tc_plan_default_pool(planner, TC_GPU, cache->gpu_pool);
+	return TC_OK;
+}
+
+/* ---------------------------------------------------------------- homes of the parameters */
+
+static uint32_t tci_largest_module_rows(const struct tc_steps *steps)
+{
+	uint32_t largest = 1;
+	for (uint32_t r = 0; r < steps->request_count; r++)
+		if (steps->requests[r].row_count > largest)
+			largest = steps->requests[r].row_count;
+	return largest;
+}
+
+/** How many forward rows may live on the GPU at most. */
+static enum tc_status tci_row_limit(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                    uint32_t *limit, struct tc_error *error)
+{
+	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
+	uint32_t largest = tci_largest_module_rows(tc_plan_steps(planner));
+	uint64_t buffers = 0, slack = tc_plan_number(planner, "slack"), rows;
+	for (size_t i = 0; i < cache->class_count; i++)
+		buffers += cache->classes[i].gpu;
+	rows = buffers > slack ? buffers - slack : 0;
+	if (rows < largest)
+		rows = largest;
+	if (!resident->is_auto) {
+		rows = resident->number;
+		if (rows < largest)
+			return tc_error_set(error, TC_INFEASIBLE,
+			                    "10cache:resident=%llu is less than the %u parameters of the "
+			                    "largest module, which must be on the GPU at once; the "
+			                    "smallest value that works is %u",
+			                    (unsigned long long)rows, largest, largest);
+	}
+	*limit = rows < cache->forward_rows ? (uint32_t)rows : cache->forward_rows;
+	return TC_OK;
+}
+
+static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                    uint32_t limit, struct tc_error *error)
+{
+	uint32_t row = 0;
+	for (; row < limit; row++) {
+		uint32_t t = cache->table[row];
+		if (tc_plan_copy(planner, t, TC_GPU).present)
+			continue; /* a tied tensor's second row */
+		if (tc_plan_class_free(planner, cache->gpu_pool, tc_plan_tensor(planner, t).bytes) == 0)
+			break;
+		TC_TRY(tci_settle(planner, t, cache->gpu_pool, TC_GPU, error));
+		cache->home_is_gpu[t] = true;
+	}
+	cache->resident = row;
+	uint32_t largest = tci_largest_module_rows(tc_plan_steps(planner));
+	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
+	if (row >= largest && (resident->is_auto || row == limit))
+		return TC_OK;
+	return tc_error_set(error, TC_INFEASIBLE,
+	                    "the GPU pool of 10cache holds only the first %u parameters of forward, "
+	                    "but %u are needed; more --gpu-memory, a smaller batch, or other "
+	                    "gpu-buffers= would help",
+	                    row, resident->is_auto ? largest : limit);
+}
+
+static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                      struct tc_error *error)
+{
+	bool spilled = false;
+	uint32_t homes[TC_TIER_COUNT] = {0};
+	for (uint32_t row = 0; row < cache->rows; row++) {
+		uint32_t t = cache->table[row];
+		if (cache->home_is_gpu[t] || tc_plan_copy(planner, t, TC_CPU).present ||
+		    cache->home_is_nvme[t])
+			continue;
+		uint64_t bytes = tc_plan_tensor(planner, t).bytes;
+		spilled = spilled || tc_plan_class_free(planner, cache->cpu_pool, bytes) == 0;
+		homes[spilled ? TC_NVME : TC_CPU]++;
+		if (!spilled) {
+			TC_TRY(tci_settle(planner, t, cache->cpu_pool, TC_CPU, error));
+			continue;
+		}
+		if (!cache->has_nvme)
+			return tc_error_set(error, TC_INFEASIBLE,
+			                    "the CPU pool of 10cache has no buffer for parameter '%s' and "
+			                    "machine %s has no NVMe; more --cpu-memory, a smaller a-cpu= "
+			                    "or cpu-buffers= would help",
+			                    tc_plan_trace(planner)->tensors[t].name,
+			                    tc_plan_machine(planner)->name);
+		TC_TRY(tci_settle(planner, t, cache->nvme_pool, TC_NVME, error));
+		cache->home_is_nvme[t] = true;
+	}
+	tc_plan_note(planner, "homes: %u rows on the GPU, then %u tensors in host memory, %u on NVMe",
+	             cache->resident, homes[TC_CPU], homes[TC_NVME]);
+	return TC_OK;
+}
+
+enum tc_status tci_ten_cache_pools(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                   struct tc_error *error)
+{
+	uint32_t limit;
+	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
+	if (!resident->is_auto)
+		cache->resident = resident->number < cache->forward_rows ? (uint32_t)resident->number
+		                                                         : cache->forward_rows;
+	TC_TRY(tci_gpu_work_pools(cache, planner, error));
+	TC_TRY(tci_gpu_pool(cache, planner, error));
+	TC_TRY(tci_host_pools(cache, planner, error));
+	TC_TRY(tci_row_limit(cache, planner, &limit, error));
+	TC_TRY(tci_place_gpu(cache, planner, limit, error));
+	TC_TRY(tci_place_below(cache, planner, error));
+	tci_ten_cache_prefix(cache, (size_t)tc_plan_trace(planner)->tensor_count + 1);
+	return tci_ten_cache_place_fp32(cache, planner, error);
+}
