@@ -9,6 +9,7 @@ static const struct tc_policy *const table[] = {
     &tci_policy_lru,
     &tci_policy_belady,
     &tci_policy_zero_infinity,
+    &tci_policy_ten_cache,
     NULL, /* end */
 };
 

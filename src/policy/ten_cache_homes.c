@@ -213,7 +213,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 enum tc_status tci_ten_cache_pools(struct tci_ten_cache *cache, struct tc_planner *planner,
                                    struct tc_error *error)
 {
-	uint32_t limit;
+	uint32_t limit = 0;
 	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
 	if (!resident->is_auto)
 		cache->resident = resident->number < cache->forward_rows ? (uint32_t)resident->number
