@@ -15,6 +15,8 @@
 #include "tencache/units.h"
 
 #define TCI_NO_SLOT UINT32_MAX
+/** Version of a slot that was taken but not written yet. */
+#define TCI_NO_CONTENT UINT64_MAX
 #define TCI_TIERS TC_TIER_COUNT
 
 /** Memory that holds, or will hold, one copy of a tensor. */

@@ -102,7 +102,7 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 	planner->slots[made] = (struct tci_slot){.touched = release,
 	                                         .offset = offset,
 	                                         .bytes = aligned,
-	                                         .version = UINT64_MAX,
+	                                         .version = TCI_NO_CONTENT,
 	                                         .writer = TC_NO_COMMAND,
 	                                         .pool = pool,
 	                                         .tensor = tensor};

@@ -16,7 +16,8 @@ static struct tci_hop tci_hop_between(const struct tc_planner *planner, uint32_t
 	bool gradient = planner->table[tensor].kind == TC_GRAD;
 	if (to == TC_GPU) {
 		/* A parameter whose GPU copy is stale is not fetched but refreshed. */
-		bool refresh = planner->tensors[tensor].slots[TC_GPU] != TCI_NO_SLOT;
+		uint32_t slot = planner->tensors[tensor].slots[TC_GPU];
+		bool refresh = slot != TCI_NO_SLOT && planner->slots[slot].version != TCI_NO_CONTENT;
 		enum tc_command_kind kind = gradient                                         ? TC_GRADIENT
 		                            : refresh && planner->table[tensor].kind == TC_PARAM ? TC_PUBLISH
 		                                                                             : TC_FETCH;

@@ -163,7 +163,7 @@ static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_plann
 			continue; /* a tied tensor's second row */
 		if (tc_plan_class_free(planner, cache->gpu_pool, tc_plan_tensor(planner, t).bytes) == 0)
 			break;
-		TC_TRY(tci_settle(planner, t, cache->gpu_pool, TC_GPU, error));
+		TC_TRY(tci_place_at_home(planner, t, cache->gpu_pool, TC_GPU, error));
 		cache->home_is_gpu[t] = true;
 	}
 	cache->resident = row;
@@ -192,7 +192,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 		spilled = spilled || tc_plan_class_free(planner, cache->cpu_pool, bytes) == 0;
 		homes[spilled ? TC_NVME : TC_CPU]++;
 		if (!spilled) {
-			TC_TRY(tci_settle(planner, t, cache->cpu_pool, TC_CPU, error));
+			TC_TRY(tci_place_at_home(planner, t, cache->cpu_pool, TC_CPU, error));
 			continue;
 		}
 		if (!cache->has_nvme)
@@ -202,7 +202,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 			                    "or cpu-buffers= would help",
 			                    tc_plan_trace(planner)->tensors[t].name,
 			                    tc_plan_machine(planner)->name);
-		TC_TRY(tci_settle(planner, t, cache->nvme_pool, TC_NVME, error));
+		TC_TRY(tci_place_at_home(planner, t, cache->nvme_pool, TC_NVME, error));
 		cache->home_is_nvme[t] = true;
 	}
 	tc_plan_note(planner, "homes: %u rows on the GPU, then %u tensors in host memory, %u on NVMe",

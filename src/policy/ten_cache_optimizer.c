@@ -128,7 +128,7 @@ static enum tc_status tci_settle_state(struct tci_ten_cache *cache, struct tc_pl
 			                    "would help",
 			                    tc_plan_trace(planner)->tensors[param].name,
 			                    tc_plan_machine(planner)->name);
-		TC_TRY(tci_settle(planner, state, on_nvme ? cache->nvme_pool : cache->fp32_pool,
+		TC_TRY(tci_place_at_home(planner, state, on_nvme ? cache->nvme_pool : cache->fp32_pool,
 		                  on_nvme ? TC_NVME : TC_CPU, error));
 	}
 	return TC_OK;
