@@ -278,6 +278,7 @@ static enum tc_status tci_boundary(struct tc_planner *planner, uint32_t step,
 	TC_TRY(tci_requests_open(planner, s->opening, error));
 	if (policy->before_step != NULL)
 		TC_TRY(policy->before_step(planner->policy_self, planner, step, s->opening, error));
+	tci_requests_opened(planner, s->opening);
 	return tci_step_computes(planner, step) ? tci_step_run(planner, step, error)
 	                                        : tci_optimizer_run(planner, step, error);
 }

@@ -201,6 +201,8 @@ bool tci_step_computes(const struct tc_planner *planner, uint32_t step);
 /** Judge the requests that open now: before the policy's before_step(). */
 enum tc_status tci_requests_open(struct tc_planner *planner, struct tc_ids opening,
                                  struct tc_error *error);
+/** After before_step(): what it fetched, it fetched for these requests and not for later ones. */
+void tci_requests_opened(struct tc_planner *planner, struct tc_ids opening);
 /** Pin what the step needs, so that nothing makes room at its expense. */
 void tci_step_pin(struct tc_planner *planner, uint32_t step);
 enum tc_status tci_step_run(struct tc_planner *planner, uint32_t step, struct tc_error *error);

@@ -34,6 +34,17 @@ enum tc_status tci_requests_open(struct tc_planner *planner, struct tc_ids openi
 	return TC_OK;
 }
 
+void tci_requests_opened(struct tc_planner *planner, struct tc_ids opening)
+{
+	const struct tc_steps *steps = planner->steps;
+	for (uint32_t i = 0; i < opening.count; i++) {
+		const struct tc_request *request = &steps->requests[opening.items[i]];
+		for (uint32_t r = 0; r < request->row_count; r++)
+			planner->tensors[steps->rows[request->first_row + r]].fetched_since_request =
+			    false;
+	}
+}
+
 void tci_step_pin(struct tc_planner *planner, uint32_t step)
 {
 	planner->stamp++;
