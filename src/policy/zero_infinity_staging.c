@@ -97,6 +97,8 @@ enum tc_status tci_zero_ensure_staged(struct tci_zero *zero, struct tc_planner *
 enum tc_status tci_zero_prefetch_staged(struct tci_zero *zero, struct tc_planner *planner,
                                         struct tc_error *error)
 {
+	if (zero->pools.staging == TC_NO_POOL)
+		return TC_OK; /* small as the model is, all of it stays in host memory */
 	uint64_t available = tci_zero_free_buffers(zero, planner);
 	uint64_t considered = 0, started = 0, limit = zero->in_flight;
 	limit = limit > UINT64_MAX / 2 ? UINT64_MAX : 2 * limit;
