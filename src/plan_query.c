@@ -143,6 +143,8 @@ uint64_t tc_plan_largest_need(const struct tc_planner *planner, uint32_t *step)
 
 uint64_t tc_plan_pool_free(const struct tc_planner *planner, uint32_t pool)
 {
+	if (pool >= planner->pool_count)
+		return 0; /* a pool that the policy did not need to create */
 	const struct tci_pool *p = &planner->pools[pool];
 	return p->arena != NULL     ? tci_arena_free_bytes(p->arena)
 	       : p->buffers != NULL ? tci_buffers_free_bytes(p->buffers)
@@ -151,6 +153,8 @@ uint64_t tc_plan_pool_free(const struct tc_planner *planner, uint32_t pool)
 
 bool tc_plan_pool_fits(const struct tc_planner *planner, uint32_t pool, uint64_t bytes)
 {
+	if (pool >= planner->pool_count)
+		return false;
 	const struct tci_pool *p = &planner->pools[pool];
 	if (p->arena != NULL)
 		return tci_arena_largest_free(p->arena) >= tci_align(planner, p->info.tier, bytes);
@@ -159,8 +163,9 @@ bool tc_plan_pool_fits(const struct tc_planner *planner, uint32_t pool, uint64_t
 
 uint64_t tc_plan_class_free(const struct tc_planner *planner, uint32_t pool, uint64_t bytes)
 {
-	const struct tci_pool *p = &planner->pools[pool];
-	return p->buffers == NULL ? 0 : tci_buffers_available(p->buffers, bytes);
+	if (pool >= planner->pool_count || planner->pools[pool].buffers == NULL)
+		return 0;
+	return tci_buffers_available(planner->pools[pool].buffers, bytes);
 }
 
 uint64_t tc_plan_last_compute(const struct tc_planner *planner)
