@@ -146,8 +146,8 @@ static void describe_value(const struct tci_field *field, uint64_t number,
 		(void)snprintf(value->text, size, "%s", tc_format_rate(number, text));
 		break;
 	case TCI_PPM:
-		(void)snprintf(value->text, size, "%" PRIu64 ".%04" PRIu64 " %%", number / 10000,
-		               number % 10000);
+		(void)snprintf(value->text, size, "%" PRIu64 ".%02" PRIu64 " %%", number / 10000,
+		               number % 10000 / 100);
 		break;
 	case TCI_NS:
 		(void)snprintf(value->text, size, "%" PRIu64 " ns", number);
