@@ -1,0 +1,230 @@
+/**
+ * @file report_memory.c
+ * Memory in use over time. A change takes effect when its command starts or when an earlier command
+ * has ended, but never before the host reached the command that carries it: until then the slot was
+ * taken. The earlier command may end later than the carrier, or long before it; ends are kept as
+ * long as a command that was planned meanwhile can name them.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report_parts.h"
+
+__extension__ typedef unsigned __int128 wide;
+
+static struct tci_known_command *known(struct tci_memory *memory, uint64_t id)
+{
+	return &memory->known[id & (memory->known_capacity - 1)];
+}
+
+static enum tc_status grow_known(struct tci_memory *memory, struct tc_error *error)
+{
+	size_t larger = memory->known_capacity == 0 ? 64 : memory->known_capacity * 2;
+	struct tci_known_command *ring = tc_alloc_array(larger, sizeof *ring);
+	if (ring == NULL)
+		return tc_error_no_memory(error, "unfinished commands of a report", larger);
+	for (uint64_t id = memory->first_known; id < memory->next_id; ++id)
+		ring[id & (larger - 1)] = *known(memory, id);
+	free(memory->known);
+	memory->known = ring;
+	memory->known_capacity = larger;
+	return TC_OK;
+}
+
+enum tc_status tci_memory_planned(struct tci_memory *memory, const struct tc_command *command,
+                                  struct tc_error *error)
+{
+	if (command->id != memory->next_id)
+		return tc_error_set(error, TC_INTERNAL,
+		                    "report: command %" PRIu64 " planned; expected %" PRIu64,
+		                    command->id, memory->next_id);
+	if (memory->next_id - memory->first_known == memory->known_capacity)
+		TC_TRY(grow_known(memory, error));
+	*known(memory, memory->next_id++) = (struct tci_known_command){0};
+	return TC_OK;
+}
+
+static enum tc_status add_event(struct tci_memory *memory, const struct tc_memory_change *change,
+                                uint64_t time, struct tc_error *error)
+{
+	if (time <= memory->from) {
+		memory->level[change->tier][change->kind] += change->bytes;
+		return TC_OK;
+	}
+	if (!tc_grow_array(&memory->events, &memory->event_capacity, memory->event_count + 1,
+	                   sizeof *memory->events))
+		return tc_error_no_memory(error, "memory events of a report", memory->event_count);
+	memory->events[memory->event_count++] = (struct tci_memory_event){time, *change};
+	return TC_OK;
+}
+
+static enum tc_status wait_for(struct tci_memory *memory, struct tci_known_command *other,
+                               const struct tc_memory_change *change, uint64_t earliest,
+                               struct tc_error *error)
+{
+	size_t index = memory->free_waiting;
+	if (index != 0) {
+		memory->free_waiting = memory->waiting[index - 1].next;
+	} else {
+		if (!tc_grow_array(&memory->waiting, &memory->waiting_capacity,
+		                   memory->waiting_count + 1, sizeof *memory->waiting))
+			return tc_error_no_memory(error, "memory changes of a report",
+			                          memory->waiting_count);
+		index = ++memory->waiting_count;
+	}
+	memory->waiting[index - 1] = (struct tci_waiting_change){*change, earliest, other->waiting};
+	other->waiting = index;
+	return TC_OK;
+}
+
+static enum tc_status apply(struct tci_memory *memory, const struct tc_command *command,
+                            const struct tc_timing *timing, const struct tc_memory_change *change,
+                            struct tc_error *error)
+{
+	if (change->after == TC_NO_COMMAND)
+		return add_event(memory, change, timing->start_ps, error);
+	if (change->after > command->id)
+		return tc_error_set(error, TC_INTERNAL,
+		                    "report: command %" PRIu64
+		                    " changes memory after command %" PRIu64 ", which comes later",
+		                    command->id, change->after);
+	uint64_t time = timing->issue_ps;
+	if (change->after >= memory->first_known) {
+		struct tci_known_command *other = known(memory, change->after);
+		if (!other->finished)
+			return wait_for(memory, other, change, time, error);
+		if (other->end > time)
+			time = other->end;
+	}
+	return add_event(memory, change, time, error);
+}
+
+static enum tc_status release_waiting(struct tci_memory *memory, struct tci_known_command *done,
+                                      struct tc_error *error)
+{
+	while (done->waiting != 0) {
+		size_t index = done->waiting;
+		struct tci_waiting_change *waiting = &memory->waiting[index - 1];
+		uint64_t time = waiting->earliest > done->end ? waiting->earliest : done->end;
+		TC_TRY(add_event(memory, &waiting->change, time, error));
+		done->waiting = waiting->next;
+		waiting->next = memory->free_waiting;
+		memory->free_waiting = index;
+	}
+	return TC_OK;
+}
+
+enum tc_status tci_memory_finished(struct tci_memory *memory, const struct tc_command *command,
+                                   const struct tc_timing *timing, struct tc_error *error)
+{
+	if (command->id < memory->first_known || command->id >= memory->next_id ||
+	    known(memory, command->id)->finished)
+		return tc_error_set(error, TC_INTERNAL,
+		                    "report: command %" PRIu64
+		                    " ended without having been planned, or "
+		                    "twice",
+		                    command->id);
+	struct tci_known_command *self = known(memory, command->id);
+	self->end = timing->end_ps;
+	self->finished = true;
+	self->needed_until = memory->next_id;
+	for (uint32_t i = 0; i < command->memory_count; ++i)
+		TC_TRY(apply(memory, command, timing, &command->memory[i], error));
+	TC_TRY(release_waiting(memory, self, error));
+	while (memory->lowest_unfinished < memory->next_id &&
+	       known(memory, memory->lowest_unfinished)->finished)
+		++memory->lowest_unfinished;
+	while (memory->first_known < memory->lowest_unfinished &&
+	       known(memory, memory->first_known)->needed_until <= memory->lowest_unfinished)
+		++memory->first_known;
+	return TC_OK;
+}
+
+void tci_memory_boundary(struct tci_memory *memory, uint64_t time)
+{
+	size_t kept = 0;
+	memory->from = time;
+	for (size_t i = 0; i < memory->event_count; ++i) {
+		const struct tci_memory_event *event = &memory->events[i];
+		if (event->time <= time)
+			memory->level[event->change.tier][event->change.kind] +=
+			    event->change.bytes;
+		else
+			memory->events[kept++] = *event;
+	}
+	memory->event_count = kept;
+}
+
+/** By time; of one instant what is given back comes first. */
+static int compare_events(const void *a, const void *b)
+{
+	const struct tci_memory_event *left = a, *right = b;
+	if (left->time != right->time)
+		return left->time < right->time ? -1 : 1;
+	if (left->change.bytes != right->change.bytes)
+		return left->change.bytes < right->change.bytes ? -1 : 1;
+	return 0;
+}
+
+static void note_peaks(const struct tci_memory *memory, const int64_t *total,
+                       struct tc_memory_report *report)
+{
+	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier) {
+		uint64_t use = total[tier] > 0 ? (uint64_t)total[tier] : 0;
+		use += report[tier].fixed_bytes;
+		if (use > report[tier].peak_bytes)
+			report[tier].peak_bytes = use;
+		for (size_t kind = 0; kind < TC_TENSOR_KIND_COUNT; ++kind) {
+			int64_t level = memory->level[tier][kind];
+			if (level > 0 && (uint64_t)level > report[tier].kind_peak_bytes[kind])
+				report[tier].kind_peak_bytes[kind] = (uint64_t)level;
+		}
+	}
+}
+
+enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
+                                 struct tc_memory_report report[TC_TIER_COUNT],
+                                 struct tc_error *error)
+{
+	int64_t total[TC_TIER_COUNT] = {0};
+	wide area[TC_TIER_COUNT] = {0};
+	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
+		for (size_t kind = 0; kind < TC_TENSOR_KIND_COUNT; ++kind)
+			total[tier] += memory->level[tier][kind];
+	if (memory->event_count > 0)
+		qsort(memory->events, memory->event_count, sizeof *memory->events, compare_events);
+	note_peaks(memory, total, report);
+	uint64_t now = memory->from;
+	for (size_t i = 0; i <= memory->event_count; ++i) {
+		bool more = i < memory->event_count && memory->events[i].time < to;
+		uint64_t next = more ? memory->events[i].time : to;
+		for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier) {
+			if (total[tier] < 0)
+				return tc_error_set(
+				    error, TC_INTERNAL,
+				    "report: more %s memory was given back than taken",
+				    tc_tier_name((enum tc_tier)tier));
+			area[tier] += (wide)(uint64_t)total[tier] * (next - now);
+		}
+		now = next;
+		if (!more)
+			break;
+		const struct tc_memory_change *change = &memory->events[i].change;
+		memory->level[change->tier][change->kind] += change->bytes;
+		total[change->tier] += change->bytes;
+		note_peaks(memory, total, report);
+	}
+	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
+		report[tier].mean_bytes =
+		    report[tier].fixed_bytes +
+		    (to > memory->from ? (uint64_t)(area[tier] / (to - memory->from)) : 0);
+	return TC_OK;
+}
+
+void tci_memory_clear(struct tci_memory *memory)
+{
+	free(memory->known);
+	free(memory->waiting);
+	free(memory->events);
+}
