@@ -22,7 +22,7 @@ from .operators import (
     is_list_operator,
     split_list_call,
 )
-from .recorder import explain_failure, label_storages
+from .recorder import collection_paused, explain_failure, label_storages
 from .step import TrainingStep
 from .storages import StorageTable
 
@@ -67,7 +67,8 @@ class _GraphCapture(Listener):
             self._read_graph(_current_graph())
 
         try:
-            make_fx(traced, _disable_torch_fn_metadata_mode=True)()
+            with collection_paused():
+                make_fx(traced, _disable_torch_fn_metadata_mode=True)()
         except Exception as error:
             raise explain_failure(error, "the operators before it", "") from error
         return GraphRecording(self._table, self._operators, self._observer.events)

@@ -8,6 +8,8 @@ where autograd would have accumulated in place.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +73,21 @@ class Recording:
     loss: int
 
 
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Collect garbage before and after the block, and not in the middle of the step.
+
+    A collection frees cycles at an accidental place, and walks over the whole graph being traced.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+
+
 class Recorder(TorchDispatchMode, Listener):
     """Records the operators, frees, saved tensors and gradients of one training step."""
 
@@ -94,17 +111,11 @@ class Recorder(TorchDispatchMode, Listener):
         """Run the step once under this recorder."""
         labelled = label_storages(self.table, self._step)
         self._newest_node = torch.autograd._get_sequence_nr() - 1
-        gc.collect()
-        # A collection in the middle of the step would free cycles at an accidental place.
-        gc.disable()
         try:
-            with self.observer.attached(), self:
+            with collection_paused(), self.observer.attached(), self:
                 self._step.run(self.observer, self._take_loss)
         except Exception as error:
             raise self._explain(error) from error
-        finally:
-            gc.enable()
-        gc.collect()
         self.table.stop_watching()
         return Recording(
             self.table,
