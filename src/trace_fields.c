@@ -52,6 +52,8 @@ static void print_message(const struct tci_reader *reader, char buffer[FINDING_B
 
 void tci_finding(struct tci_reader *reader, const char *format, ...)
 {
+	const char *word = reader->subject.word;
+	reader->events_broken = reader->events_broken || (word != NULL && strcmp(word, "event") == 0);
 	if (++reader->finding_count > TCI_SHOWN_FINDINGS)
 		return;
 	char message[FINDING_BYTES];

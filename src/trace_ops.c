@@ -4,7 +4,6 @@
  * record a tensor.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "tencache/units.h"
@@ -321,7 +320,7 @@ static void read_time(struct tci_reader *reader, const json_t *object, struct tc
 	if (json_is_integer(us))
 		op->measured_ps = (uint64_t)json_integer_value(us) * TC_PS_PER_US;
 	else
-		op->measured_ps = (uint64_t)nearbyint(value * (double)TC_PS_PER_US);
+		op->measured_ps = (uint64_t)(value * (double)TC_PS_PER_US + 0.5);
 }
 
 static void add_sum(struct tci_reader *reader, const char *what, uint64_t value, uint64_t *sum)

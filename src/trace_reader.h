@@ -67,6 +67,7 @@ struct tci_reader {
 	uint64_t header_line;
 	uint64_t counts[TCI_SECTION_COUNT]; /* UINT64_MAX: not given */
 	const char *claimed_events_hash;    /* or NULL */
+	bool events_broken; /* a finding concerns an event: their hash says nothing */
 	bool subranges;                     /* header requires "subrange" */
 
 	/* While events pass. */

@@ -336,7 +336,8 @@ void tci_read_unpack(struct tci_reader *reader, const json_t *object)
 	                 &unpack->tensor);
 	tci_get_ids(reader, object, "u", TCI_REQUIRED, trace->event_count, "events",
 	            &unpack->events);
-	if (unpack->events.items != NULL && unpack->events.count == 0)
+	if (json_is_array(json_object_get(object, "u")) &&
+	    json_array_size(json_object_get(object, "u")) == 0)
 		tci_finding(reader, "\"u\" is empty, expected at least one event");
 	for (uint32_t i = 1; i < unpack->events.count; i++) {
 		if (unpack->events.items[i] < unpack->events.items[i - 1])
