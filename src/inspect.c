@@ -32,7 +32,8 @@ static enum tc_status count_sizes(const struct tc_trace *trace, struct tc_inspec
 		return tc_error_no_memory(error, "sizes", trace->tensor_count);
 	inspection->sizes = sizes;
 	for (uint32_t i = 0; i < trace->tensor_count; i++)
-		sizes[i] = (struct tc_size_count){trace->tensors[i].kind, trace->tensors[i].bytes, 1};
+		sizes[i] =
+		    (struct tc_size_count){trace->tensors[i].kind, trace->tensors[i].bytes, 1};
 	qsort(sizes, trace->tensor_count, sizeof *sizes, compare_sizes);
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < trace->tensor_count; i++) {
@@ -227,7 +228,8 @@ static enum tc_status sort_uses(const struct tc_steps *steps, uint32_t **first, 
 {
 	const struct tc_trace *trace = steps->trace;
 	*first = tc_alloc_array(steps->step_count + (size_t)2, sizeof **first);
-	*params = tc_alloc_array(steps->use_first[trace->tensor_count] + (size_t)1, sizeof **params);
+	*params =
+	    tc_alloc_array(steps->use_first[trace->tensor_count] + (size_t)1, sizeof **params);
 	if (*first == NULL || *params == NULL)
 		return tc_error_no_memory(error, "reuse distances", steps->step_count);
 	for (int pass = 0; pass < 2; pass++) {
@@ -304,8 +306,8 @@ static enum tc_status take_reuse(struct reuse *reuse, size_t uses, struct tc_err
 	return TC_OK;
 }
 
-static enum tc_status measure_reuse(const struct tc_steps *steps,
-                                    struct tc_inspection *inspection, struct tc_error *error)
+static enum tc_status measure_reuse(const struct tc_steps *steps, struct tc_inspection *inspection,
+                                    struct tc_error *error)
 {
 	uint32_t *first = NULL, *params = NULL;
 	struct reuse reuse = {.steps = steps};

@@ -29,7 +29,7 @@ struct tc_footprint {
 	uint64_t bytes; /**< sum of what follows */
 	uint64_t kind_bytes[TC_TENSOR_KIND_COUNT];
 	uint64_t workspace_bytes;
-	uint32_t op;   /**< first op of the trace at which it occurs */
+	uint32_t op; /**< first op of the trace at which it occurs */
 	uint32_t step;
 };
 
@@ -74,10 +74,10 @@ struct tc_inspection {
 	struct tc_footprint largest_op;
 
 	/**
-	 * Between two uses of a parameter, in a steady iteration: steps from the end of one use to the
-	 * start of the next (uses in adjacent steps are one use), and bytes of other parameters used in
-	 * the steps between, each once. A cache of parameters with at least that many bytes on top of
-	 * the parameter itself would keep it under LRU.
+	 * Between two uses of a parameter, in a steady iteration: steps from the end of one use to
+	 * the start of the next (uses in adjacent steps are one use), and bytes of other parameters
+	 * used in the steps between, each once. A cache of parameters with at least that many bytes
+	 * on top of the parameter itself would keep it under LRU.
 	 */
 	struct tc_quantiles reuse_steps, reuse_bytes;
 };
