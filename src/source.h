@@ -12,9 +12,9 @@
 
 #include "hash.h"
 
-/** More than this after decompression is refused: no trace of a training step is so large, and a
+/** More than this after decompression is refused: ten times the largest trace of a training step; a
  * small gzip file can claim any size. */
-#define TCI_LARGEST_SOURCE_BYTES (1024u * 1024u * 1024u)
+#define TCI_LARGEST_SOURCE_BYTES (256u * 1024u * 1024u)
 
 /** `window[begin ... end-1]` are the bytes not consumed yet. Read; change only by the calls. */
 struct tci_source {

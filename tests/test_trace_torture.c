@@ -105,7 +105,7 @@ static void random_bytes(void **state)
 	static const char likely[] = "{}[]\",:0123456789-e.tfn \n\\";
 	uint64_t random = 20;
 	size_t accepted = 0;
-	for (size_t round = 0; round < 6000; round++) {
+	for (size_t round = 0; round < 20000; round++) {
 		size_t bytes;
 		char *data = test_read_file(layouts[round % 2], &bytes);
 		size_t changes = 1 + test_random_below(&random, 4);
@@ -128,7 +128,7 @@ static void random_bytes(void **state)
 		free(data);
 	}
 	/* Some changes do no harm (a name, a number): the test would be blind without them. */
-	assert_true(accepted > 50 && accepted < 3000);
+	assert_true(accepted > 50 && accepted < 10000);
 }
 
 /** Numbers replaced by extreme ones, one at a time. */
@@ -226,7 +226,7 @@ static void gzip_bomb(void **state)
 	getrusage(RUSAGE_SELF, &after);
 	unlink(path);
 	assert_int_equal(status, TC_TOO_LARGE);
-	assert_non_null(strstr(error.text, "more than 1073741824 bytes"));
+	assert_non_null(strstr(error.text, "more than 268435456 bytes"));
 	assert_true(after.ru_maxrss - before.ru_maxrss < 16 * 1024);
 }
 
