@@ -6,46 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "schedule_copy.h"
 #include "tencache/units.h"
-
-#define BLOCK_BYTES ((size_t)256 * 1024)
-
-struct block {
-	struct block *next;
-	size_t used, size;
-	_Alignas(8) char data[];
-};
 
 enum stage { STAGE_NEW, STAGE_BEGUN, STAGE_ENDED };
 
 struct store {
-	struct block *blocks;
+	struct tci_blocks *blocks;
 	size_t command_capacity;
 	enum stage stage;
 };
-
-/** 8-byte aligned memory that lives as long as the schedule; NULL when out of memory. */
-static void *take(struct store *store, uint64_t bytes)
-{
-	uint64_t rounded;
-	if (!tc_align_up(bytes, 8, &rounded) || rounded > SIZE_MAX / 2)
-		return NULL;
-	struct block *block = store->blocks;
-	if (block == NULL || block->size - block->used < rounded) {
-		size_t size = rounded > BLOCK_BYTES ? (size_t)rounded : BLOCK_BYTES;
-		block = malloc(sizeof *block + size);
-		if (block == NULL)
-			return NULL;
-		block->size = size;
-		block->used = 0;
-		block->next = store->blocks;
-		store->blocks = block;
-	}
-	void *result = block->data + block->used;
-	block->used += (size_t)rounded;
-	return result;
-}
 
 static enum tc_status copy_list(struct store *store, const void *items, uint64_t count,
                                 size_t element_bytes, const char *what, const void **copy,
@@ -54,26 +25,22 @@ static enum tc_status copy_list(struct store *store, const void *items, uint64_t
 	*copy = NULL;
 	if (count == 0)
 		return TC_OK;
-	uint64_t bytes;
-	if (!tc_mul_u64(count, element_bytes, &bytes))
-		return tc_error_set(error, TC_TOO_LARGE, "%s: %llu do not fit in memory", what,
-		                    (unsigned long long)count);
-	void *memory = take(store, bytes);
+	void *memory = tci_blocks_take(store->blocks, (size_t)count, element_bytes);
 	if (memory == NULL)
-		return tc_error_no_memory(error, what, bytes);
-	*copy = memcpy(memory, items, (size_t)bytes);
+		return tc_error_no_memory(error, what, count);
+	*copy = memcpy(memory, items, (size_t)count * element_bytes);
 	return TC_OK;
 }
 
 static enum tc_status copy_text(struct store *store, const char *text, const char **copy,
                                 struct tc_error *error)
 {
-	const void *memory = NULL;
-	if (text != NULL)
-		TC_TRY(copy_list(store, text, strlen(text) + 1, 1, "a name in a schedule", &memory,
-		                 error));
-	*copy = memory;
-	return TC_OK;
+	*copy = NULL;
+	if (text == NULL)
+		return TC_OK;
+	*copy = tci_blocks_string(store->blocks, text);
+	return *copy == NULL ? tc_error_no_memory(error, "a name in a schedule", strlen(text))
+	                     : TC_OK;
 }
 
 static enum tc_status copy_pools(struct store *store, struct tc_plan_info *info,
@@ -144,7 +111,7 @@ static enum tc_status store_command(void *self, const struct tc_command *command
 		return tc_error_set(error, TC_TOO_LARGE,
 		                    "command %llu: its lists do not fit in memory",
 		                    (unsigned long long)command->id);
-	void *block = take(store, bytes);
+	void *block = tci_blocks_take(store->blocks, (size_t)bytes, 1);
 	if (block == NULL)
 		return tc_error_no_memory(error, "the lists of a command", bytes);
 	tci_command_copy_into(&schedule->commands[schedule->command_count++], command, block);
@@ -169,7 +136,7 @@ enum tc_status tc_schedule_create(struct tc_schedule **schedule, struct tc_error
 	*schedule = NULL;
 	struct tc_schedule *created = calloc(1, sizeof *created);
 	struct store *store = calloc(1, sizeof *store);
-	if (created == NULL || store == NULL) {
+	if (created == NULL || store == NULL || (store->blocks = tci_blocks_create()) == NULL) {
 		free(created);
 		free(store);
 		return tc_error_no_memory(error, "a schedule", sizeof *created + sizeof *store);
@@ -189,11 +156,7 @@ void tc_schedule_free(struct tc_schedule *schedule)
 	if (schedule == NULL)
 		return;
 	struct store *store = schedule->storage;
-	for (struct block *block = store->blocks; block != NULL;) {
-		struct block *next = block->next;
-		free(block);
-		block = next;
-	}
+	tci_blocks_free(store->blocks);
 	free(store);
 	free(schedule->commands);
 	free(schedule);

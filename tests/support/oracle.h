@@ -30,7 +30,8 @@ const struct tc_trace *oracle_model_trace(const struct oracle_model *model);
 /**
  * A sound schedule of `iterations` for the model: fetches in chunks, prefetches, clean drops, dirty
  * evictions, gradients through FP32 staging, state on NVMe, updates, converts and publishes, over
- * few slots, with no dependency that others imply. `machine` receives capacities that the plan
+ * few slots, with no dependency that others imply. What only reports read (served, memory, costs)
+ * is filled at random. `machine` receives capacities that the plan
  * fills to the last byte. Free with tc_schedule_free().
  */
 struct tc_schedule *oracle_plan(const struct oracle_model *model, uint64_t seed,
@@ -49,6 +50,13 @@ struct oracle_verdict {
 /** Judge a schedule that passes the format checks; `orders` random legal orders are executed. */
 struct oracle_verdict oracle_judge(const struct tc_schedule *schedule, unsigned orders,
                                    uint64_t seed);
+
+/* ---------------------------------------------------------------- equality */
+
+/** Every field and list equal. */
+bool oracle_same_command(const struct tc_command *a, const struct tc_command *b);
+/** Header (without trace, steps and machine), tensor table, commands and end record equal. */
+bool oracle_same_schedule(const struct tc_schedule *a, const struct tc_schedule *b);
 
 /* ---------------------------------------------------------------- mutants */
 

@@ -131,6 +131,11 @@ static struct tc_command blank(enum tc_command_kind kind, enum tc_queue queue)
 	                           .last_chunk = true};
 }
 
+static bool has_work(enum tc_command_kind kind)
+{
+	return kind == TC_COMPUTE || kind == TC_UPDATE || kind == TC_CONVERT;
+}
+
 /** Name from `wanted`, latest first, what `known` lacks. */
 static uint32_t choose(struct maker *maker, const struct bits *wanted, struct bits *known,
                        enum tc_reason reason, struct tc_dependency *deps, uint32_t count)
@@ -144,6 +149,34 @@ static uint32_t choose(struct maker *maker, const struct bits *wanted, struct bi
 	return count;
 }
 
+/** Fields that nothing here depends on, so that copies and files can be compared in full. */
+static void decorate(struct maker *maker, struct tc_command *command, struct tc_served *served,
+                     struct tc_memory_change *memory)
+{
+	command->phase = (enum tc_phase)chance(maker, TC_PHASE_COUNT);
+	command->launches = (uint32_t)chance(maker, 3);
+	command->hooks = (uint32_t)chance(maker, 3);
+	command->pageable = command->kind <= TC_GRADIENT && chance(maker, 4) == 0;
+	command->traffic_bytes = chance(maker, 2) * chance(maker, 1u << 20);
+	if (command->queue == TC_QUEUE_HOST)
+		command->duration_ps = chance(maker, 1000);
+	command->memory = memory;
+	command->memory_count = (uint32_t)chance(maker, 3);
+	for (uint32_t m = 0; m < command->memory_count; m++)
+		memory[m] = (struct tc_memory_change){
+		    (int64_t)chance(maker, 4096) - 2048,
+		    chance(maker, 2) == 0 ? TC_NO_COMMAND : chance(maker, maker->count + 1),
+		    (enum tc_tier)chance(maker, TC_TIER_COUNT),
+		    (enum tc_tensor_kind)chance(maker, TC_TENSOR_KIND_COUNT)};
+	command->served = served;
+	command->served_count = has_work(command->kind) ? (uint32_t)chance(maker, 3) : 0;
+	for (uint32_t s = 0; s < command->served_count; s++)
+		served[s] = (struct tc_served){
+		    (uint32_t)chance(maker, maker->tensor_count), (enum tc_outcome)chance(maker, 3),
+		    chance(maker, 2) == 0, chance(maker, 2) == 0,
+		    chance(maker, 2) == 0 ? TC_NO_COMMAND : chance(maker, maker->count + 1)};
+}
+
 static uint64_t emit_after(struct maker *maker, struct tc_command *command, const struct bits *data,
                            const struct bits *slots)
 {
@@ -153,6 +186,9 @@ static uint64_t emit_after(struct maker *maker, struct tc_command *command, cons
 	bits_join(&known, &maker->lane[lane]);
 	uint32_t count = choose(maker, data, &known, TC_REASON_DATA, deps, 0);
 	count = choose(maker, slots, &known, TC_REASON_SLOT, deps, count);
+	struct tc_served served[2];
+	struct tc_memory_change memory[2];
+	decorate(maker, command, served, memory);
 	command->id = maker->count;
 	command->iteration = maker->iteration;
 	command->step = maker->step;
