@@ -68,7 +68,7 @@ static void count_move(struct moves *moves, const struct tc_command *command)
 }
 
 /** Moves of parameters in the steady iteration, within forward and backward or in the optimizer. */
-static struct moves moves_of(const struct planned *planned, bool optimizer)
+static struct moves moves_of(const struct plan_kept *planned, bool optimizer)
 {
 	struct moves moves = {0};
 	const struct tc_schedule *s = planned->schedule;
@@ -87,7 +87,7 @@ struct hits {
 	uint64_t requests, resident, fetched, demand;
 };
 
-static struct hits hits_of(const struct planned *planned, enum tc_phase phase)
+static struct hits hits_of(const struct plan_kept *planned, enum tc_phase phase)
 {
 	struct hits hits = {0};
 	const struct tc_schedule *s = planned->schedule;
@@ -107,7 +107,7 @@ static struct hits hits_of(const struct planned *planned, enum tc_phase phase)
 	return hits;
 }
 
-static void assert_hits(const struct planned *planned, enum tc_phase phase, uint64_t resident,
+static void assert_hits(const struct plan_kept *planned, enum tc_phase phase, uint64_t resident,
                         uint64_t fetched)
 {
 	struct hits hits = hits_of(planned, phase);
@@ -118,12 +118,12 @@ static void assert_hits(const struct planned *planned, enum tc_phase phase, uint
 }
 
 /** A plan of a shipped trace under one policy, audited along the way. */
-static struct planned plan_on(const struct tc_trace *trace, const struct tc_machine *machine,
-                              const char *policy)
+static struct plan_kept plan_on(const struct tc_trace *trace, const struct tc_machine *machine,
+                                const char *policy)
 {
 	struct plan_case plan = {
 	    .trace = trace, .machine = machine, .policy = policy, .iterations = PLANNED};
-	struct planned planned = plan_case_keep(&plan);
+	struct plan_kept planned = plan_case_keep(&plan);
 	struct tc_audit *audit = NULL;
 	struct tc_error error = {0};
 	assert_int_equal(tc_audit_create(false, &audit, &error), TC_OK);
@@ -136,7 +136,7 @@ static struct planned plan_on(const struct tc_trace *trace, const struct tc_mach
 	return planned;
 }
 
-static uint32_t pool_named(const struct planned *planned, const char *name)
+static uint32_t pool_named(const struct plan_kept *planned, const char *name)
 {
 	const struct tc_plan_info *info = &planned->schedule->info;
 	for (uint32_t p = 0; p < info->pool_count; p++)
@@ -182,7 +182,7 @@ static void occupy(struct occupancy *o, uint64_t bytes, int64_t change)
 }
 
 /** Walk the whole plan; `most` is taken from the steady iteration on. */
-static void occupancy_walk(const struct planned *planned, struct occupancy *o)
+static void occupancy_walk(const struct plan_kept *planned, struct occupancy *o)
 {
 	const struct tc_schedule *s = planned->schedule;
 	const struct tc_plan_info *info = &s->info;
@@ -208,7 +208,7 @@ static void occupancy_walk(const struct planned *planned, struct occupancy *o)
 
 /* ---------------------------------------------------------------- issue point */
 
-static uint64_t compute_id(const struct planned *planned, uint32_t step)
+static uint64_t compute_id(const struct plan_kept *planned, uint32_t step)
 {
 	const struct tc_schedule *s = planned->schedule;
 	for (uint64_t c = 0; c < s->command_count; c++)
@@ -223,7 +223,7 @@ static uint64_t compute_id(const struct planned *planned, uint32_t step)
  * How many of the forward rows n0, n0 + 1 ... have their fetch issued in the release of the row n0
  * before: after the compute command of that row's last step and before the next compute command.
  */
-static uint32_t issued_at_release(const struct planned *planned, uint32_t n0)
+static uint32_t issued_at_release(const struct plan_kept *planned, uint32_t n0)
 {
 	const struct tc_schedule *s = planned->schedule;
 	const struct tc_steps *steps = planned->steps;
@@ -249,7 +249,7 @@ static void test_opt67_resident_348(void **state)
 	(void)state;
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned = plan_on(trace, machine, "10cache:resident=348");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:resident=348");
 	assert_int_equal(planned.steps->forward_row_count, 517);
 	assert_int_equal(planned.steps->row_count, 1034);
 	assert_hits(&planned, TC_FORWARD, 348, 169);
@@ -262,7 +262,7 @@ static void test_opt67_resident_348(void **state)
 	moves = moves_of(&planned, true);
 	assert_int_equal(moves.fetches, 0);
 	assert_int_equal(moves.evictions, 0);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -277,14 +277,14 @@ static void test_opt67_logical_counts(void **state)
 	enum { CLASSES = sizeof classes / sizeof *classes };
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned = plan_on(trace, machine, "10cache:resident=348");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:resident=348");
 	struct occupancy o = {
 	    .pool = pool_named(&planned, "fp16-gpu"), .classes = classes, .class_count = CLASSES};
 	assert_int_equal(planned.schedule->info.pools[o.pool].bytes, class_sum(classes, CLASSES));
 	occupancy_walk(&planned, &o);
 	for (size_t i = 0; i < CLASSES; i++)
 		assert_int_equal(o.most[i], classes[i].count);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -294,15 +294,15 @@ static void test_opt67_issue_point(void **state)
 	(void)state;
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned = plan_on(trace, machine, "10cache:resident=348");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:resident=348");
 	assert_int_equal(issued_at_release(&planned, 348), 169);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	/* The measure tells policies apart: a demand policy that moves as much never does so. */
 	plan_case_override(machine, "gpu-memory", UINT64_C(12000000000));
 	planned = plan_on(trace, machine, "lru");
 	assert_true(moves_of(&planned, false).fetches > 300);
 	assert_int_equal(issued_at_release(&planned, 348), 0);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -313,7 +313,7 @@ static void test_opt67_resident_347(void **state)
 	(void)state;
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned = plan_on(trace, machine, "10cache:resident=347");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:resident=347");
 	struct moves moves = moves_of(&planned, false);
 	assert_int_equal(moves.fetches, 342);
 	assert_int_equal(moves.evictions, 342);
@@ -327,7 +327,7 @@ static void test_opt67_resident_347(void **state)
 	assert_int_equal(moves.repair_fetches, 1);
 	assert_int_equal(moves.evictions, 1);
 	assert_int_equal(moves.repair_evictions, 1);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -341,7 +341,7 @@ static void test_opt67_minimum_free_buffers(void **state)
 	static const uint64_t least_free[] = {6, 0, 2, 1, 0};
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned =
+	struct plan_kept planned =
 	    plan_on(trace, machine,
 	            "10cache:resident=348:gpu-buffers=8192x203/32768x22/33554432x90/134217728x45/"
 	            "16384x1/411828224x1/16793600x1");
@@ -355,7 +355,7 @@ static void test_opt67_minimum_free_buffers(void **state)
 	struct moves moves = moves_of(&planned, false);
 	assert_int_equal(moves.fetches, 339);
 	assert_int_equal(moves.fetch_bytes, UINT64_C(8853045248));
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -367,7 +367,7 @@ static void test_opt13_checkpointed(void **state)
 	(void)state;
 	struct tc_trace *trace = plan_case_shipped("opt13b.json");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned = plan_on(trace, machine, "10cache:resident=420");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:resident=420");
 	assert_int_equal(planned.steps->forward_row_count, 645);
 	assert_int_equal(planned.steps->row_count, 645 + 1285);
 	assert_int_equal(planned.steps->recompute_row_count, 640);
@@ -382,15 +382,15 @@ static void test_opt13_checkpointed(void **state)
 	moves = moves_of(&planned, true);
 	assert_int_equal(moves.fetches, 0);
 	assert_int_equal(moves.evictions, 0);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
 
 /** GPU 32 GiB x 0.96 / 2.5 with slack 30, and host buffers given by hand: the result is
  * knife-edge, one more host buffer changes it. gpu-memory adds the framework's share to that. */
-static struct planned plan_opt13_nvme(const struct tc_trace *trace,
-                                      const struct tc_machine *machine, const char *victim)
+static struct plan_kept plan_opt13_nvme(const struct tc_trace *trace,
+                                        const struct tc_machine *machine, const char *victim)
 {
 	char policy[256];
 	(void)snprintf(policy, sizeof policy,
@@ -406,7 +406,7 @@ static void assert_gigabytes(uint64_t bytes, uint64_t hundredths)
 	assert_int_equal((bytes + 5000000) / 10000000, hundredths);
 }
 
-static void assert_homes(const struct planned *planned, uint32_t gpu, uint32_t cpu, uint32_t nvme)
+static void assert_homes(const struct plan_kept *planned, uint32_t gpu, uint32_t cpu, uint32_t nvme)
 {
 	uint32_t homes[TC_TIER_COUNT] = {0};
 	const struct tc_plan_info *info = &planned->schedule->info;
@@ -423,7 +423,7 @@ static void test_opt13_nvme(void **state)
 	(void)state;
 	struct tc_trace *trace = plan_case_shipped("opt13b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine("gpu-memory=34059090657", NULL);
-	struct planned planned = plan_opt13_nvme(trace, machine, "code");
+	struct plan_kept planned = plan_opt13_nvme(trace, machine, "code");
 	assert_homes(&planned, 303, 298, 44);
 	struct moves moves = moves_of(&planned, false);
 	assert_int_equal(moves.loads, 170);
@@ -432,7 +432,7 @@ static void test_opt13_nvme(void **state)
 	assert_gigabytes(moves.spill_bytes, 488);
 	assert_gigabytes(moves.eviction_bytes, 2576);
 	assert_gigabytes(moves.fetch_bytes, 2728);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 
 	planned = plan_opt13_nvme(trace, machine, "farthest");
 	assert_homes(&planned, 303, 298, 44);
@@ -443,7 +443,7 @@ static void test_opt13_nvme(void **state)
 	assert_gigabytes(moves.spill_bytes, 147);
 	assert_gigabytes(moves.eviction_bytes, 2576);
 	assert_gigabytes(moves.fetch_bytes, 2728);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -469,7 +469,7 @@ static void test_worked_counts(void **state)
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine("gpu-memory=24395075645", NULL);
 	assert_int_equal(machine->framework_bytes[TC_GPU], UINT64_C(1) << 30);
-	struct planned planned = plan_on(trace, machine, "10cache:slack=15");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:slack=15");
 	uint32_t pool = pool_named(&planned, "fp16-gpu");
 	uint64_t buffers = 0;
 	for (size_t i = 0; i < CLASSES; i++)
@@ -487,7 +487,7 @@ static void test_worked_counts(void **state)
 		assert_int_equal(planned.schedule->info.tensors[planned.steps->rows[row]].home ==
 		                     TC_GPU,
 		                 row < 348);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 }
@@ -531,7 +531,7 @@ static struct access *read_csv(const char *name, size_t *count)
 }
 
 /** Requests of the steady iteration in their order: tensor and outcome. */
-static size_t requests_of(const struct planned *planned, struct tc_served *served, size_t most)
+static size_t requests_of(const struct plan_kept *planned, struct tc_served *served, size_t most)
 {
 	size_t count = 0;
 	const struct tc_schedule *s = planned->schedule;
@@ -549,7 +549,7 @@ static size_t requests_of(const struct planned *planned, struct tc_served *serve
 
 /** Same tensors in the same order: ids match one to one, sizes and passes are equal. */
 static void assert_same_order(const struct access *rows, size_t count,
-                              const struct tc_served *served, const struct planned *planned)
+                              const struct tc_served *served, const struct plan_kept *planned)
 {
 	uint32_t ours[1024];
 	const struct tc_trace *trace = planned->steps->trace;
@@ -586,7 +586,7 @@ static void test_authors_waits(void **state)
 	assert_int_equal(other_count, 2068);
 	struct tc_trace *trace = plan_case_shipped("opt6.7b-paper.jsonl.gz");
 	struct tc_machine *machine = plan_case_machine(NULL);
-	struct planned planned = plan_on(trace, machine, "10cache:resident=348");
+	struct plan_kept planned = plan_on(trace, machine, "10cache:resident=348");
 	struct tc_served served[1034];
 	assert_int_equal(requests_of(&planned, served, 1034), 1034);
 	assert_same_order(rows, count, served, &planned);
@@ -597,7 +597,7 @@ static void test_authors_waits(void **state)
 		                                        : served[i % 1034].outcome == TC_COVERED;
 	assert_int_equal(agreeing[0], 1034);
 	assert_int_equal(agreeing[1], 1034);
-	planned_free(&planned);
+	plan_kept_free(&planned);
 	tc_machine_free(machine);
 	tc_trace_free(trace);
 	free(rows);

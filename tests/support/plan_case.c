@@ -101,9 +101,9 @@ enum tc_status plan_case_run(const struct plan_case *plan, const struct tc_sink 
 	return status;
 }
 
-struct planned plan_case_keep(const struct plan_case *plan)
+struct plan_kept plan_case_keep(const struct plan_case *plan)
 {
-	struct planned planned = {.steps = steps_of(plan)};
+	struct plan_kept planned = {.steps = steps_of(plan)};
 	struct tc_error error = {0};
 	must(tc_schedule_create(&planned.schedule, &error), &error);
 	struct tc_sink sink = tc_schedule_sink(planned.schedule);
@@ -111,7 +111,7 @@ struct planned plan_case_keep(const struct plan_case *plan)
 	return planned;
 }
 
-void planned_free(struct planned *planned)
+void plan_kept_free(struct plan_kept *planned)
 {
 	tc_schedule_free(planned->schedule);
 	tc_steps_free(planned->steps);

@@ -35,15 +35,15 @@ enum tc_status plan_case_run(const struct plan_case *plan, const struct tc_sink 
                              struct tc_plan_notes *notes, struct tc_error *error);
 
 /** A plan that was kept. */
-struct planned {
+struct plan_kept {
 	struct tc_steps *steps;
 	struct tc_schedule *schedule;
 	struct tc_plan_notes notes;
 };
-/** As above, keeping all commands; any status but TC_OK fails the test. Free with planned_free().
+/** As above, keeping all commands; any status but TC_OK fails the test. Free with plan_kept_free().
  */
-struct planned plan_case_keep(const struct plan_case *plan);
-void planned_free(struct planned *planned);
+struct plan_kept plan_case_keep(const struct plan_case *plan);
+void plan_kept_free(struct plan_kept *planned);
 
 /** Plan and audit. @return the planner's status; `report` is filled where that is TC_OK */
 enum tc_status plan_case_audit(const struct plan_case *plan, struct tc_audit_report *report,
