@@ -1,57 +1,75 @@
-/**
- * @file main.c
- * tencache-sim: the first word that is no option names the verb.
- */
+/* tencache-sim: which verb is meant. Each verb has a file of its own. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tencache/units.h"
 #include "verbs.h"
 
-struct verb {
+#ifndef TENCACHE_VERSION
+#define TENCACHE_VERSION "unknown"
+#endif
+
+static const struct tci_verb {
 	const char *name;
 	int (*run)(int argc, char **argv);
-	const char *summary;
-};
-
-static const struct verb verbs[] = {
-    {"machines", tci_sim_machines, "list machine presets and their values"},
+	const char *help;
+} verbs[] = {
+    {"run", tci_sim_run, "simulate policies on a trace (the default verb)"},
     {"policies", tci_sim_policies, "list policies and their parameters"},
+    {"machines", tci_sim_machines, "list machine presets and their values"},
+    {"inspect", tci_sim_inspect, "what is in a trace, and what must fit"},
 };
-#define VERB_COUNT (sizeof verbs / sizeof *verbs)
+enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 
-static void print_help(FILE *out)
+static void tci_print_help(void)
 {
-	(void)fputs("Usage: tencache-sim VERB [OPTIONS]\n\nVerbs:\n", out);
-	for (size_t i = 0; i < VERB_COUNT; ++i)
-		(void)fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-	(void)fputs("\n`tencache-sim VERB --help` explains one. --version prints the version.\n",
-	            out);
+	printf("tencache-sim %s: how fast a training step goes when its tensors are offloaded\n\n"
+	       "Usage: tencache-sim [VERB] [OPTIONS]\n\nVerbs:\n",
+	       TENCACHE_VERSION);
+	for (int i = 0; i < VERB_COUNT; i++)
+		printf("  %-10s %s\n", verbs[i].name, verbs[i].help);
+	printf(
+	    "\nExamples:\n"
+	    "  tencache-sim --trace traces/opt13b.json\n"
+	    "  tencache-sim --trace traces/opt13b.json --policy 10cache,lru --gpu-memory 24GiB\n"
+	    "  tencache-sim policies 10cache\n"
+	    "  tencache-sim inspect --trace traces/gpt2.jsonl.gz\n"
+	    "\n`tencache-sim VERB --help` explains a verb. Exit codes: 0 ok, 1 failed, 2 usage or\n"
+	    "bad input, 3 everything asked for is infeasible.\n");
+}
+
+static int tci_unknown_verb(const char *name)
+{
+	const char *names[VERB_COUNT];
+	for (int i = 0; i < VERB_COUNT; i++)
+		names[i] = verbs[i].name;
+	const char *nearest = tc_nearest_name(name, names, VERB_COUNT);
+	fprintf(stderr, "tencache-sim: unknown verb '%s'", name);
+	if (nearest != NULL)
+		fprintf(stderr, "; did you mean '%s'?", nearest);
+	fprintf(stderr, "\nTry 'tencache-sim --help'.\n");
+	return TCI_EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
 {
-	const char *names[VERB_COUNT];
 	if (argc < 2) {
-		print_help(stderr);
+		tci_print_help();
 		return TCI_EXIT_USAGE;
 	}
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-		print_help(stdout);
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+	    strcmp(argv[1], "help") == 0) {
+		tci_print_help();
 		return TCI_EXIT_OK;
 	}
 	if (strcmp(argv[1], "--version") == 0) {
-		(void)puts("tencache-sim " TENCACHE_VERSION);
+		printf("tencache-sim %s\n", TENCACHE_VERSION);
 		return TCI_EXIT_OK;
 	}
-	for (size_t i = 0; i < VERB_COUNT; ++i) {
+	if (argv[1][0] == '-')
+		return tci_sim_run(argc, argv);
+	for (int i = 0; i < VERB_COUNT; i++)
 		if (strcmp(argv[1], verbs[i].name) == 0)
 			return verbs[i].run(argc - 1, argv + 1);
-		names[i] = verbs[i].name;
-	}
-	const char *nearest = tc_nearest_name(argv[1], names, VERB_COUNT);
-	(void)fprintf(stderr, "tencache-sim: unknown verb \"%s\"%s%s%s\n", argv[1],
-	              nearest != NULL ? "; did you mean \"" : "", nearest != NULL ? nearest : "",
-	              nearest != NULL ? "\"?" : "; see --help");
-	return TCI_EXIT_USAGE;
+	return tci_unknown_verb(argv[1]);
 }

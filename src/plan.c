@@ -35,16 +35,16 @@ static enum tc_status tci_planner_tensors(struct tc_planner *planner, struct tc_
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		const struct tc_tensor *tensor = &trace->tensors[t];
 		uint64_t element = tc_dtype_bytes(tensor->dtype);
-		planner->tensors[t] = (struct tci_tensor){
-		    .slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
-		    .gradient_of_param = TC_NONE,
-		    .master = TC_NONE,
-		    .exp_avg = TC_NONE,
-		    .exp_avg_sq = TC_NONE,
-		    .derived_master = TC_NONE,
-		    .first_derived = TC_NONE,
-		    .next_derived = TC_NONE,
-		    .elements = element == 0 ? 0 : tensor->bytes / element};
+		planner->tensors[t] =
+		    (struct tci_tensor){.slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
+		                        .gradient_of_param = TC_NONE,
+		                        .master = TC_NONE,
+		                        .exp_avg = TC_NONE,
+		                        .exp_avg_sq = TC_NONE,
+		                        .derived_master = TC_NONE,
+		                        .first_derived = TC_NONE,
+		                        .next_derived = TC_NONE,
+		                        .elements = element == 0 ? 0 : tensor->bytes / element};
 		planner->table[t] = (struct tc_plan_tensor){.name = tensor->name,
 		                                            .kind = tensor->kind,
 		                                            .role = tensor->role,
@@ -69,20 +69,20 @@ static enum tc_status tci_planner_init(struct tc_planner *planner,
                                        const struct tc_plan_options *options,
                                        struct tc_error *error)
 {
-	*planner = (struct tc_planner){.trace = options->trace,
-	                               .steps = options->steps,
-	                               .machine = options->machine,
-	                               .choice = options->policy,
-	                               .policy = options->policy->policy,
-	                               .options = options,
-	                               .declaring = true,
-	                               .alignment = options->alignment == 0 ? 512
-	                                                                    : options->alignment,
-	                               .free_slot = TCI_NO_SLOT,
-	                               .publish_pool = TC_NO_POOL,
-	                               .unmanaged_pool = TC_NO_POOL,
-	                               .staging_pool = TC_NO_POOL,
-	                               .stamp = 1};
+	*planner =
+	    (struct tc_planner){.trace = options->trace,
+	                        .steps = options->steps,
+	                        .machine = options->machine,
+	                        .choice = options->policy,
+	                        .policy = options->policy->policy,
+	                        .options = options,
+	                        .declaring = true,
+	                        .alignment = options->alignment == 0 ? 512 : options->alignment,
+	                        .free_slot = TCI_NO_SLOT,
+	                        .publish_pool = TC_NO_POOL,
+	                        .unmanaged_pool = TC_NO_POOL,
+	                        .staging_pool = TC_NO_POOL,
+	                        .stamp = 1};
 	for (int tier = 0; tier < TCI_TIERS; tier++)
 		planner->default_pool[tier] = TC_NO_POOL;
 	for (int kind = 0; kind < TC_TENSOR_KIND_COUNT; kind++)
@@ -115,16 +115,17 @@ static void tci_planner_free(struct tc_planner *planner)
 }
 
 /** Where everything is at the start: one place in the table, further copies in a list. */
-static enum tc_status tci_initial_places(struct tc_planner *planner, struct tc_initial_copy **copies,
-                                         uint32_t *copy_count, struct tc_error *error)
+static enum tc_status tci_initial_places(struct tc_planner *planner,
+                                         struct tc_initial_copy **copies, uint32_t *copy_count,
+                                         struct tc_error *error)
 {
 	size_t capacity = 0;
 	*copies = NULL;
 	*copy_count = 0;
 	for (uint32_t t = 0; t < planner->tensor_count; t++) {
 		struct tc_plan_tensor *entry = &planner->table[t];
-		bool persistent = t < planner->trace->tensor_count &&
-		                  planner->trace->tensors[t].persistent;
+		bool persistent =
+		    t < planner->trace->tensor_count && planner->trace->tensors[t].persistent;
 		if (persistent && !planner->tensors[t].managed && planner->gpu_use_first != NULL &&
 		    planner->gpu_use_first[t] != planner->gpu_use_first[t + 1]) {
 			entry->placed = true;
@@ -153,31 +154,30 @@ static enum tc_status tci_initial_places(struct tc_planner *planner, struct tc_i
 static enum tc_status tci_announce(struct tc_planner *planner, struct tc_plan_info *info,
                                    struct tc_error *error)
 {
-	planner->pool_infos = tc_alloc_array((size_t)planner->pool_count + 1,
-	                                     sizeof *planner->pool_infos);
+	planner->pool_infos =
+	    tc_alloc_array((size_t)planner->pool_count + 1, sizeof *planner->pool_infos);
 	if (planner->pool_infos == NULL)
 		return tc_error_no_memory(error, "pool table", planner->pool_count);
 	for (uint32_t i = 0; i < planner->pool_count; i++)
 		planner->pool_infos[i] = planner->pools[i].info;
-	*info = (struct tc_plan_info){
-	    .trace = planner->trace,
-	    .steps = planner->steps,
-	    .machine = planner->machine,
-	    .policy = planner->choice->text,
-	    .trace_name = planner->trace->name,
-	    .trace_sha256 = planner->trace->sha256,
-	    .events_sha256 = planner->trace->events_sha256,
-	    .machine_sha256 = planner->machine->sha256,
-	    .staleness = planner->policy->staleness,
-	    .drives = planner->trace->has_events &&
-	              planner->steps->granularity != TC_GRANULARITY_OP,
-	    .scale = 1,
-	    .iterations = planner->options->iterations,
-	    .pools = planner->pool_infos,
-	    .pool_count = planner->pool_count,
-	    .tensors = planner->table,
-	    .tensor_count = planner->tensor_count,
-	    .unlimited_memory = planner->unlimited};
+	*info = (struct tc_plan_info){.trace = planner->trace,
+	                              .steps = planner->steps,
+	                              .machine = planner->machine,
+	                              .policy = planner->choice->text,
+	                              .trace_name = planner->trace->name,
+	                              .trace_sha256 = planner->trace->sha256,
+	                              .events_sha256 = planner->trace->events_sha256,
+	                              .machine_sha256 = planner->machine->sha256,
+	                              .staleness = planner->policy->staleness,
+	                              .drives = planner->trace->has_events &&
+	                                        planner->steps->granularity != TC_GRANULARITY_OP,
+	                              .scale = 1,
+	                              .iterations = planner->options->iterations,
+	                              .pools = planner->pool_infos,
+	                              .pool_count = planner->pool_count,
+	                              .tensors = planner->table,
+	                              .tensor_count = planner->tensor_count,
+	                              .unlimited_memory = planner->unlimited};
 	memcpy(info->lanes, planner->machine->lanes, sizeof info->lanes);
 	for (int tier = 0; tier < TCI_TIERS; tier++)
 		info->fixed_bytes[tier] = planner->machine->framework_bytes[tier];
@@ -252,7 +252,8 @@ static enum tc_status tci_phase_ends(struct tc_planner *planner, enum tc_phase n
 	enum tc_phase ended = planner->phase;
 	if (ended == next)
 		return TC_OK;
-	/* What is issued at the end of a phase counts in the one that begins (repair: optimizer). */
+	/* What is issued at the end of a phase counts in the one that begins (repair: optimizer).
+	 */
 	planner->phase = next;
 	return planner->policy->end_of_phase == NULL
 	           ? TC_OK
@@ -266,8 +267,8 @@ static enum tc_status tci_boundary(struct tc_planner *planner, uint32_t step,
 	const struct tc_policy *policy = planner->policy;
 	planner->step = step;
 	if (step > 0 && policy->after_step != NULL)
-		TC_TRY(policy->after_step(planner->policy_self, planner, step - 1, s->closing,
-		                          error));
+		TC_TRY(
+		    policy->after_step(planner->policy_self, planner, step - 1, s->closing, error));
 	TC_TRY(tci_events(planner, s, error));
 	if (step == planner->steps->step_count)
 		return TC_OK;
@@ -336,9 +337,8 @@ static enum tc_status tci_finish(struct tc_planner *planner, struct tc_error *er
 			                          planner->slots[slot].offset};
 		if (!tci_is_persistent(planner, t) || !planner->table[t].placed)
 			continue;
-		places[end.place_count++] =
-		    (struct tc_final_place){.tensor = t, .version = tci_latest(planner, t),
-		                            .place = place};
+		places[end.place_count++] = (struct tc_final_place){
+		    .tensor = t, .version = tci_latest(planner, t), .place = place};
 	}
 	end.places = places;
 	enum tc_status status = sink->end == NULL ? TC_OK : sink->end(sink->self, &end, error);

@@ -23,9 +23,9 @@
 struct tci_slot {
 	struct tci_release touched; /**< last command of each lane that used these bytes */
 	uint64_t offset;
-	uint64_t bytes;             /**< aligned */
+	uint64_t bytes; /**< aligned */
 	uint64_t version;
-	uint64_t writer;            /**< last command that wrote the content, or TC_NO_COMMAND */
+	uint64_t writer; /**< last command that wrote the content, or TC_NO_COMMAND */
 	uint32_t pool;
 	uint32_t tensor;
 	uint32_t next_free;
@@ -41,8 +41,8 @@ struct tci_pool {
 struct tci_touch {
 	uint32_t tensor;
 	enum tc_access access;
-	uint32_t writes;  /**< ops of the step that write it: versions it gains */
-	bool born, dies;  /**< allocated, freed by ops of this step */
+	uint32_t writes; /**< ops of the step that write it: versions it gains */
+	bool born, dies; /**< allocated, freed by ops of this step */
 };
 
 /** Memory of unmanaged tensors over one step, relative to its start. */
@@ -54,17 +54,17 @@ struct tci_step_memory {
 
 struct tci_tensor {
 	uint32_t slots[TCI_TIERS];
-	uint64_t latest;          /**< version; derived tensors follow derived_from */
+	uint64_t latest; /**< version; derived tensors follow derived_from */
 	uint64_t unmanaged_offset;
-	uint64_t pin_stamp;       /**< pinned while equal to the planner's stamp */
-	uint32_t gradient_of_param; /**< for parameters: their gradient, or TC_NONE */
+	uint64_t pin_stamp;                   /**< pinned while equal to the planner's stamp */
+	uint32_t gradient_of_param;           /**< for parameters: their gradient, or TC_NONE */
 	uint32_t master, exp_avg, exp_avg_sq; /**< for parameters */
-	uint32_t derived_master;  /**< for parameters without a master in the trace, or TC_NONE */
+	uint32_t derived_master; /**< for parameters without a master in the trace, or TC_NONE */
 	uint32_t first_derived, next_derived; /**< list of tensors derived from this one */
 	uint64_t elements;
 	bool managed;
-	bool has_gradient_event;  /**< a gradient whose parameter has one */
-	bool pinned_gradient;     /**< between birth and gradient event */
+	bool has_gradient_event; /**< a gradient whose parameter has one */
+	bool pinned_gradient;    /**< between birth and gradient event */
 	bool fetched_since_request;
 	bool always_resident;
 };
@@ -81,7 +81,7 @@ struct tc_planner {
 	const struct tc_plan_options *options;
 	struct tc_plan_notes notes;
 	void *policy_self;
-	bool declaring;           /**< inside begin() */
+	bool declaring; /**< inside begin() */
 	bool optimizer_on_cpu, barrier, unlimited;
 	unsigned managed_kinds;
 	uint64_t alignment;
@@ -108,7 +108,7 @@ struct tc_planner {
 
 	/* what each step does, see plan_touch.c */
 	struct tci_touch *touches;
-	uint32_t *touch_first;    /**< step_count + 1 */
+	uint32_t *touch_first; /**< step_count + 1 */
 	size_t touch_capacity;
 	struct tci_step_memory *step_memory;
 	uint64_t *step_ps;
@@ -122,10 +122,10 @@ struct tc_planner {
 	uint64_t next_id;
 	uint64_t host_clock[TC_MAX_LANES];
 	uint64_t lane_clock[TC_MAX_LANES][TC_MAX_LANES];
-	uint64_t *clocks;         /**< ring of TCI_CLOCKS clocks, lane_count each */
+	uint64_t *clocks; /**< ring of TCI_CLOCKS clocks, lane_count each */
 	uint8_t *clock_lane;
 	uint64_t last_compute;
-	uint64_t *step_command;   /**< compute command of each step in this iteration */
+	uint64_t *step_command; /**< compute command of each step in this iteration */
 	uint32_t hooks;
 	struct tc_memory_change *changes;
 	size_t change_count, change_capacity;
@@ -179,8 +179,7 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
                              uint32_t *slot, struct tc_error *error);
 /** As above, evicting until it fits or nothing can be evicted any more. */
 enum tc_status tci_slot_take_or_make_room(struct tc_planner *planner, uint32_t pool,
-                                          uint32_t tensor, uint32_t *slot,
-                                          struct tc_error *error);
+                                          uint32_t tensor, uint32_t *slot, struct tc_error *error);
 /** Give the memory of the copy in `tier` back to its pool. */
 enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier,
                             struct tc_error *error);
@@ -209,8 +208,7 @@ enum tc_status tci_step_run(struct tc_planner *planner, uint32_t step, struct tc
 enum tc_status tci_optimizer_prepare(struct tc_planner *planner, struct tc_error *error);
 /** In prepare() of policies without a gradient path of their own. */
 enum tc_status tci_derive_fp32_gradients(struct tc_planner *planner, struct tc_error *error);
-enum tc_status tci_optimizer_run(struct tc_planner *planner, uint32_t step,
-                                 struct tc_error *error);
+enum tc_status tci_optimizer_run(struct tc_planner *planner, uint32_t step, struct tc_error *error);
 /** Gradients without a bucket: copy to the CPU when the gradient event fires. */
 enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
                                   struct tc_error *error);

@@ -111,7 +111,8 @@ static enum tc_status tci_update_add(struct tci_update *update, uint32_t tensor,
 	uint32_t slot = tci_latest_slot(planner, tensor, TC_CPU);
 	if (slot == TCI_NO_SLOT)
 		return tci_no_copy(planner, tensor, TC_CPU, "update with", update->error);
-	if (!tc_grow_array(&planner->binds, &planner->bind_capacity, at + 1, sizeof *planner->binds) ||
+	if (!tc_grow_array(&planner->binds, &planner->bind_capacity, at + 1,
+	                   sizeof *planner->binds) ||
 	    !tc_grow_array(&planner->uses, &planner->use_capacity, at + 1, sizeof *planner->uses) ||
 	    !tc_grow_array(&planner->served, &planner->served_capacity, at + 1,
 	                   sizeof *planner->served))
@@ -145,11 +146,11 @@ static enum tc_status tci_update_touch(struct tci_update *update, uint32_t tenso
 	struct tc_planner *planner = update->planner;
 	switch (planner->table[tensor].kind) {
 	case TC_GRAD:
-		/* Fused kernels may also write the gradient (loss scaling); nobody reads it again. */
-		return access == TC_WRITE ? TC_OK
-		                          : tci_update_add(update,
-		                                           tci_update_gradient(planner, tensor),
-		                                           TC_READ);
+		/* Fused kernels may also write the gradient (loss scaling); nobody reads it again.
+		 */
+		return access == TC_WRITE
+		           ? TC_OK
+		           : tci_update_add(update, tci_update_gradient(planner, tensor), TC_READ);
 	case TC_OPTIMIZER_STATE:
 		return tci_update_add(update, tensor, access);
 	case TC_PARAM:
@@ -157,7 +158,8 @@ static enum tc_status tci_update_touch(struct tci_update *update, uint32_t tenso
 			update->elements += planner->tensors[tensor].elements;
 		return planner->tensors[tensor].derived_master == TC_NONE
 		           ? TC_OK
-		           : tci_update_add(update, planner->tensors[tensor].derived_master, access);
+		           : tci_update_add(update, planner->tensors[tensor].derived_master,
+		                            access);
 	default:
 		return TC_OK; /* scalars and scratch of the trace's kernel: part of the update */
 	}
@@ -226,8 +228,8 @@ enum tc_status tc_plan_update(struct tc_planner *planner, uint32_t first_op, uin
 	size_t barriers = 0;
 	for (uint32_t lane = 0; planner->barrier && lane < planner->lane_count; lane++)
 		if (planner->barrier_last[lane] != 0)
-			barrier[barriers++] = (struct tc_dependency){planner->barrier_last[lane] - 1,
-			                                             TC_REASON_BARRIER};
+			barrier[barriers++] = (struct tc_dependency){
+			    planner->barrier_last[lane] - 1, TC_REASON_BARRIER};
 	struct tc_command c = tci_command(TC_UPDATE, TC_QUEUE_CPU, TC_WHY_NONE);
 	c.first_op = first_op;
 	c.last_op = last_op;

@@ -61,18 +61,18 @@ enum tc_status tc_plan_classes(struct tc_planner *planner, enum tc_tier tier, co
 		return tc_error_no_memory(error, name, count);
 	enum tc_status status = TC_OK;
 	for (size_t i = 0; i < count && status == TC_OK; i++) {
-		sizes[i] = (struct tci_buffer_class){
-		    .bytes = classes[i].bytes,
-		    .buffer_bytes = tci_align(planner, tier, classes[i].bytes),
-		    .count = classes[i].count};
+		sizes[i] = (struct tci_buffer_class){.bytes = classes[i].bytes,
+		                                     .buffer_bytes =
+		                                         tci_align(planner, tier, classes[i].bytes),
+		                                     .count = classes[i].count};
 		if (!tc_mul_u64(sizes[i].buffer_bytes, sizes[i].count, &part) ||
 		    !tc_add_u64(total, part, &total))
 			status = tc_error_set(error, TC_TOO_LARGE,
 			                      "pool '%s' would be larger than 2^64 bytes", name);
 	}
 	if (status == TC_OK)
-		status = tci_pool_add(planner, tier, name, TC_POOL_CLASSES, pinned, total, pool,
-		                      error);
+		status =
+		    tci_pool_add(planner, tier, name, TC_POOL_CLASSES, pinned, total, pool, error);
 	if (status == TC_OK)
 		status = tci_buffers_create(sizes, count, fifo, planner->lane_count,
 		                            &planner->pools[*pool].buffers, error);
@@ -162,12 +162,12 @@ enum tc_status tc_plan_place(struct tc_planner *planner, uint32_t tensor, uint32
 		enum tc_tier tier = planner->pools[pool].info.tier;
 		tc_format_bytes_both(planner->table[tensor].bytes, need);
 		tc_format_bytes_both(tc_plan_pool_free(planner, pool), have);
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "tensor '%s' needs %s in pool '%s' (%s memory), but only %s of it "
-		                    "are free; more %s memory or another home for it would help",
-		                    planner->table[tensor].name, need,
-		                    planner->pools[pool].info.name, tc_tier_name(tier), have,
-		                    tc_tier_name(tier));
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "tensor '%s' needs %s in pool '%s' (%s memory), but only %s of it "
+		    "are free; more %s memory or another home for it would help",
+		    planner->table[tensor].name, need, planner->pools[pool].info.name,
+		    tc_tier_name(tier), have, tc_tier_name(tier));
 	}
 	planner->slots[slot].version = tci_latest(planner, tensor);
 	return TC_OK;

@@ -24,11 +24,11 @@ enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *erro
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "machine %s has %u lanes in all; expected 1 to %d",
 		                    planner->machine->name, planner->lane_count, TC_MAX_LANES);
-	planner->clocks = tc_alloc_array((size_t)TCI_CLOCKS * planner->lane_count,
-	                                 sizeof *planner->clocks);
+	planner->clocks =
+	    tc_alloc_array((size_t)TCI_CLOCKS * planner->lane_count, sizeof *planner->clocks);
 	planner->clock_lane = tc_alloc_array(TCI_CLOCKS, sizeof *planner->clock_lane);
-	planner->step_command = tc_alloc_array((size_t)planner->steps->step_count + 1,
-	                                       sizeof *planner->step_command);
+	planner->step_command =
+	    tc_alloc_array((size_t)planner->steps->step_count + 1, sizeof *planner->step_command);
 	if (planner->clocks == NULL || planner->clock_lane == NULL || planner->step_command == NULL)
 		return tc_error_no_memory(error, "planner clocks",
 		                          (uint64_t)TCI_CLOCKS * planner->lane_count * 8);
@@ -87,8 +87,8 @@ enum tc_status tci_memory_change(struct tc_planner *planner, enum tc_tier tier,
 	if (!tc_grow_array(&planner->changes, &planner->change_capacity, planner->change_count + 1,
 	                   sizeof *planner->changes))
 		return tc_error_no_memory(error, "memory changes", planner->change_count);
-	planner->changes[planner->change_count++] = (struct tc_memory_change){
-	    .tier = tier, .kind = kind, .bytes = bytes, .after = after};
+	planner->changes[planner->change_count++] =
+	    (struct tc_memory_change){.tier = tier, .kind = kind, .bytes = bytes, .after = after};
 	return TC_OK;
 }
 
@@ -165,8 +165,8 @@ static uint32_t tci_choose(struct tc_planner *planner, struct tci_wanted *wanted
 	}
 }
 
-static void tci_apply_uses(struct tc_planner *planner, const struct tci_use *uses,
-                           size_t use_count, uint32_t lane, uint64_t id)
+static void tci_apply_uses(struct tc_planner *planner, const struct tci_use *uses, size_t use_count,
+                           uint32_t lane, uint64_t id)
 {
 	for (size_t i = 0; i < use_count; i++) {
 		struct tci_slot *slot = &planner->slots[uses[i].slot];

@@ -91,9 +91,8 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 	uint64_t aligned = tci_align(planner, p->info.tier, exact);
 	struct tci_release release;
 	uint64_t offset;
-	bool taken = p->arena != NULL
-	                 ? tci_arena_take(p->arena, aligned, &offset, &release, error)
-	                 : tci_buffers_take(p->buffers, exact, &offset, &release);
+	bool taken = p->arena != NULL ? tci_arena_take(p->arena, aligned, &offset, &release, error)
+	                              : tci_buffers_take(p->buffers, exact, &offset, &release);
 	if (!taken)
 		return error != NULL && error->status != TC_OK ? error->status : TC_OK;
 	uint32_t made = tci_slot_new(planner);
@@ -112,7 +111,8 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 	                         (int64_t)aligned, TC_NO_COMMAND, error);
 }
 
-/** Evict the unpinned tensor of the pool with the farthest next use; `*made` false: there is none. */
+/** Evict the unpinned tensor of the pool with the farthest next use; `*made` false: there is none.
+ */
 static enum tc_status tci_make_room_farthest(struct tc_planner *planner, uint32_t pool, bool *made,
                                              struct tc_error *error)
 {
@@ -161,7 +161,8 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 {
 	uint32_t index = planner->tensors[tensor].slots[tier];
 	if (index == TCI_NO_SLOT)
-		return tc_error_set(error, TC_INTERNAL, "tensor '%s' has no copy in %s to give back",
+		return tc_error_set(error, TC_INTERNAL,
+		                    "tensor '%s' has no copy in %s to give back",
 		                    planner->table[tensor].name, tc_tier_name(tier));
 	struct tci_slot *slot = &planner->slots[index];
 	struct tci_pool *pool = &planner->pools[slot->pool];
@@ -172,7 +173,8 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 	TC_TRY(tci_memory_change(planner, tier, planner->table[tensor].kind, -(int64_t)slot->bytes,
 	                         last == 0 ? TC_NO_COMMAND : last - 1, error));
 	if (pool->arena != NULL)
-		TC_TRY(tci_arena_put(pool->arena, slot->offset, slot->bytes, &slot->touched, error));
+		TC_TRY(
+		    tci_arena_put(pool->arena, slot->offset, slot->bytes, &slot->touched, error));
 	else
 		tci_buffers_put(pool->buffers, slot->offset, &slot->touched);
 	planner->tensors[tensor].slots[tier] = TCI_NO_SLOT;

@@ -17,10 +17,12 @@ static struct tci_hop tci_hop_between(const struct tc_planner *planner, uint32_t
 	if (to == TC_GPU) {
 		/* A parameter whose GPU copy is stale is not fetched but refreshed. */
 		uint32_t slot = planner->tensors[tensor].slots[TC_GPU];
-		bool refresh = slot != TCI_NO_SLOT && planner->slots[slot].version != TCI_NO_CONTENT;
-		enum tc_command_kind kind = gradient                                         ? TC_GRADIENT
-		                            : refresh && planner->table[tensor].kind == TC_PARAM ? TC_PUBLISH
-		                                                                             : TC_FETCH;
+		bool refresh =
+		    slot != TCI_NO_SLOT && planner->slots[slot].version != TCI_NO_CONTENT;
+		enum tc_command_kind kind = gradient ? TC_GRADIENT
+		                            : refresh && planner->table[tensor].kind == TC_PARAM
+		                                ? TC_PUBLISH
+		                                : TC_FETCH;
 		return (struct tci_hop){from == TC_NVME ? TC_QUEUE_GPU_NVME : TC_QUEUE_H2D, kind};
 	}
 	if (from == TC_GPU)
@@ -35,7 +37,9 @@ static enum tc_tier tci_source_tier(const struct tc_planner *planner, uint32_t t
                                     enum tc_tier to)
 {
 	static const enum tc_tier nearest[TCI_TIERS][TCI_TIERS - 1] = {
-	    [TC_GPU] = {TC_CPU, TC_NVME}, [TC_CPU] = {TC_GPU, TC_NVME}, [TC_NVME] = {TC_CPU, TC_GPU}};
+	    [TC_GPU] = {TC_CPU, TC_NVME},
+	    [TC_CPU] = {TC_GPU, TC_NVME},
+	    [TC_NVME] = {TC_CPU, TC_GPU}};
 	for (int i = 0; i < TCI_TIERS - 1; i++)
 		if (tci_latest_slot(planner, tensor, nearest[to][i]) != TCI_NO_SLOT)
 			return nearest[to][i];
@@ -55,8 +59,8 @@ static struct tc_command tci_move_command(struct tc_planner *planner, struct tci
 	command.dst = (struct tc_place){to->pool, to->offset};
 	const struct tc_pool_info *a = &planner->pools[from->pool].info;
 	const struct tc_pool_info *b = &planner->pools[to->pool].info;
-	command.pageable = (hop.queue == TC_QUEUE_H2D && !a->pinned) ||
-	                   (hop.queue == TC_QUEUE_D2H && !b->pinned);
+	command.pageable =
+	    (hop.queue == TC_QUEUE_H2D && !a->pinned) || (hop.queue == TC_QUEUE_D2H && !b->pinned);
 	/* Tensors go round the drives where each drive has a lane of its own. */
 	if (hop.queue == TC_QUEUE_NVME_READ || hop.queue == TC_QUEUE_NVME_WRITE)
 		command.lane = tensor % planner->machine->lanes[hop.queue];
@@ -70,8 +74,8 @@ static enum tc_status tci_after_copy(struct tc_planner *planner, const struct tc
 	return command->pageable ? tc_plan_wait(planner, &command->id, 1, error) : TC_OK;
 }
 
-static enum tc_status tci_move_once(struct tc_planner *planner, struct tci_hop hop,
-                                    uint32_t tensor, uint32_t source, uint32_t target,
+static enum tc_status tci_move_once(struct tc_planner *planner, struct tci_hop hop, uint32_t tensor,
+                                    uint32_t source, uint32_t target,
                                     const struct tc_move_options *options, uint64_t *id,
                                     struct tc_error *error)
 {
@@ -210,8 +214,8 @@ enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_
 		return middle_taken ? tci_slot_put(planner, tensor, TC_CPU, error) : TC_OK;
 	}
 	uint32_t source = planner->tensors[tensor].slots[from];
-	struct tci_two_hops hops = {.source = source, .middle = middle, .target = target,
-	                            .middle_taken = middle_taken};
+	struct tci_two_hops hops = {
+	    .source = source, .middle = middle, .target = target, .middle_taken = middle_taken};
 	if (two_hops)
 		TC_TRY(tci_move_two_hops(planner, tensor, to, &hops, &options, &id, error));
 	else
@@ -231,12 +235,12 @@ enum tc_status tc_plan_drop(struct tc_planner *planner, uint32_t tensor, enum tc
 		return TC_OK;
 	if (tci_latest_slot(planner, tensor, tier) != TCI_NO_SLOT &&
 	    tci_source_tier(planner, tensor, tier) == TC_TIER_COUNT)
-		return tc_error_set(error, TC_INTERNAL,
-		                    "policy %s drops the last copy of tensor '%s' (version %llu, in "
-		                    "%s); evict or spill it first",
-		                    planner->choice->text, planner->table[tensor].name,
-		                    (unsigned long long)tci_latest(planner, tensor),
-		                    tc_tier_name(tier));
+		return tc_error_set(
+		    error, TC_INTERNAL,
+		    "policy %s drops the last copy of tensor '%s' (version %llu, in "
+		    "%s); evict or spill it first",
+		    planner->choice->text, planner->table[tensor].name,
+		    (unsigned long long)tci_latest(planner, tensor), tc_tier_name(tier));
 	struct tc_command command = tci_command(TC_DROP, TC_QUEUE_HOST, TC_WHY_NONE);
 	command.tensor = tensor;
 	command.version = planner->slots[index].version;
@@ -262,8 +266,8 @@ enum tc_status tc_plan_evict(struct tc_planner *planner, uint32_t tensor, enum t
 		return tc_plan_drop(planner, tensor, TC_GPU, error);
 	struct tc_move_options options = TC_MOVE(why);
 	options.keep_source = false;
-	return tc_plan_move(planner, tensor, planner->default_pool[TC_CPU], TC_NO_POOL, options, done,
-	                    NULL, error);
+	return tc_plan_move(planner, tensor, planner->default_pool[TC_CPU], TC_NO_POOL, options,
+	                    done, NULL, error);
 }
 
 enum tc_status tc_plan_wait(struct tc_planner *planner, const uint64_t *ids, size_t count,

@@ -43,11 +43,12 @@ static enum tc_status tci_needs_cpu_optimizer(const struct tc_planner *planner,
 {
 	if (planner->trace->has_events || planner->trace->bucket_count > 0)
 		return TC_OK;
-	return tc_error_set(error, TC_INFEASIBLE,
-	                    "policy %s runs the optimizer on the CPU, but trace %s has neither events "
-	                    "nor optimizer buckets to say which ops belong together; use a policy "
-	                    "with optimizer=gpu",
-	                    planner->choice->text, planner->trace->name);
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "policy %s runs the optimizer on the CPU, but trace %s has neither events "
+	    "nor optimizer buckets to say which ops belong together; use a policy "
+	    "with optimizer=gpu",
+	    planner->choice->text, planner->trace->name);
 }
 
 enum tc_status tci_optimizer_prepare(struct tc_planner *planner, struct tc_error *error)
@@ -69,8 +70,8 @@ enum tc_status tci_derive_fp32_gradients(struct tc_planner *planner, struct tc_e
 			continue;
 		(void)snprintf(name, sizeof name, "%.240s.fp32", planner->table[t].name);
 		TC_TRY(tc_plan_derive(planner, name, TC_GRAD, TC_ROLE_NONE,
-		                      planner->tensors[t].elements * 4, planner->tensors[t].elements,
-		                      t, &made, error));
+		                      planner->tensors[t].elements * 4,
+		                      planner->tensors[t].elements, t, &made, error));
 	}
 	return TC_OK;
 }
@@ -90,11 +91,12 @@ enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
 	TC_TRY(tc_plan_move(planner, gradient, planner->default_pool[TC_CPU], TC_NO_POOL, options,
 	                    &moved, &id, error));
 	if (!moved)
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "no room in host memory for gradient '%s' (%llu bytes); use more "
-		                    "--cpu-memory",
-		                    planner->table[gradient].name,
-		                    (unsigned long long)planner->table[gradient].bytes);
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "no room in host memory for gradient '%s' (%llu bytes); use more "
+		    "--cpu-memory",
+		    planner->table[gradient].name,
+		    (unsigned long long)planner->table[gradient].bytes);
 	return tc_plan_gradient_done(planner, id, error);
 }
 
@@ -109,8 +111,10 @@ static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t
 			if (planner->table[t].kind != TC_GRAD)
 				continue;
 			if (tci_latest_slot(planner, t, TC_CPU) == TCI_NO_SLOT)
-				TC_TRY(tci_gradient_event(planner, planner->trace->tensors[t].of, error));
-			if (derived == TC_NONE || tci_latest_slot(planner, derived, TC_CPU) != TCI_NO_SLOT)
+				TC_TRY(tci_gradient_event(planner, planner->trace->tensors[t].of,
+				                          error));
+			if (derived == TC_NONE ||
+			    tci_latest_slot(planner, derived, TC_CPU) != TCI_NO_SLOT)
 				continue;
 			struct tc_convert_options options = {.queue = TC_QUEUE_CPU};
 			bool done;
@@ -143,10 +147,11 @@ static enum tc_status tci_load_state(struct tc_planner *planner, uint32_t first_
 			TC_TRY(tc_plan_move(planner, t, planner->default_pool[TC_CPU], TC_NO_POOL,
 			                    TC_MOVE(TC_WHY_SWAP), &moved, NULL, error));
 			if (!moved)
-				return tc_error_set(error, TC_INFEASIBLE,
-				                    "no room in host memory for optimizer state '%s'; "
-				                    "use more --cpu-memory",
-				                    planner->table[t].name);
+				return tc_error_set(
+				    error, TC_INFEASIBLE,
+				    "no room in host memory for optimizer state '%s'; "
+				    "use more --cpu-memory",
+				    planner->table[t].name);
 		}
 	}
 	return TC_OK;
@@ -220,8 +225,8 @@ enum tc_status tci_optimizer_run(struct tc_planner *planner, uint32_t step, stru
 	while (op <= s->last_op) {
 		/* The whole event, even where finer steps split it: the first of them runs it. */
 		uint32_t last = tci_update_last_op(planner, op, planner->trace->op_count - 1);
-		bool first_of_event = op == 0 || !planner->trace->has_events ||
-		                      ops[op - 1].event != ops[op].event;
+		bool first_of_event =
+		    op == 0 || !planner->trace->has_events || ops[op - 1].event != ops[op].event;
 		if (tci_is_update(planner, op) && first_of_event) {
 			uint32_t event = ops[op].event;
 			TC_TRY(planner->policy->optimizer_event != NULL

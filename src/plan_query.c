@@ -46,13 +46,14 @@ uint32_t tc_plan_step(const struct tc_planner *planner)
 struct tc_plan_tensor_view tc_plan_tensor(const struct tc_planner *planner, uint32_t tensor)
 {
 	const struct tc_plan_tensor *t = &planner->table[tensor];
-	return (struct tc_plan_tensor_view){
-	    .kind = t->kind,
-	    .role = t->role,
-	    .bytes = t->bytes,
-	    .elements = planner->tensors[tensor].elements,
-	    .of = tensor < planner->trace->tensor_count ? planner->trace->tensors[tensor].of : TC_NONE,
-	    .derived_from = t->derived_from};
+	return (struct tc_plan_tensor_view){.kind = t->kind,
+	                                    .role = t->role,
+	                                    .bytes = t->bytes,
+	                                    .elements = planner->tensors[tensor].elements,
+	                                    .of = tensor < planner->trace->tensor_count
+	                                              ? planner->trace->tensors[tensor].of
+	                                              : TC_NONE,
+	                                    .derived_from = t->derived_from};
 }
 
 struct tc_copy_view tc_plan_copy(const struct tc_planner *planner, uint32_t tensor,

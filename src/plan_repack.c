@@ -77,8 +77,9 @@ enum tc_status tci_repack(struct tc_planner *planner, uint32_t pool, uint64_t by
 		uint32_t slot;
 		status = tci_slot_take(planner, pool, residents[i].tensor, &slot, error);
 		if (status == TC_OK && slot == TCI_NO_SLOT)
-			status = tc_error_set(error, TC_INTERNAL, "an emptied pool does not take '%s'",
-			                      planner->table[residents[i].tensor].name);
+			status =
+			    tc_error_set(error, TC_INTERNAL, "an emptied pool does not take '%s'",
+			                 planner->table[residents[i].tensor].name);
 		if (status == TC_OK && residents[i].holds_content)
 			status = tc_plan_move(planner, residents[i].tensor, pool,
 			                      planner->staging_pool, options, done, NULL, error);

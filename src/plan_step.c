@@ -40,8 +40,8 @@ void tci_requests_opened(struct tc_planner *planner, struct tc_ids opening)
 	for (uint32_t i = 0; i < opening.count; i++) {
 		const struct tc_request *request = &steps->requests[opening.items[i]];
 		for (uint32_t r = 0; r < request->row_count; r++)
-			planner->tensors[steps->rows[request->first_row + r]].fetched_since_request =
-			    false;
+			planner->tensors[steps->rows[request->first_row + r]]
+			    .fetched_since_request = false;
 	}
 }
 
@@ -55,17 +55,20 @@ void tci_step_pin(struct tc_planner *planner, uint32_t step)
 static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t step,
                                           uint32_t tensor, uint32_t pool, struct tc_error *error)
 {
-	char where[200], need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES], all[TC_UNIT_TEXT_BYTES];
+	char where[200], need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES],
+	    all[TC_UNIT_TEXT_BYTES];
 	tc_step_describe(planner->steps, step, where, sizeof where);
 	tc_format_bytes_both(planner->table[tensor].bytes, need);
 	tc_format_bytes_both(tc_plan_pool_free(planner, pool), have);
 	tc_format_bytes_both(planner->largest_need, all);
-	return tc_error_set(
-	    error, TC_INFEASIBLE,
-	    "%s needs %s for tensor '%s', but pool '%s' has %s free and nothing can be evicted; the "
-	    "largest need of any step is %s; a larger --gpu-memory, a smaller batch or sequence, or "
-	    "activation checkpointing would help",
-	    where, need, planner->table[tensor].name, planner->pools[pool].info.name, have, all);
+	return tc_error_set(error, TC_INFEASIBLE,
+	                    "%s needs %s for tensor '%s', but pool '%s' has %s free and nothing "
+	                    "can be evicted; the "
+	                    "largest need of any step is %s; a larger --gpu-memory, a smaller "
+	                    "batch or sequence, or "
+	                    "activation checkpointing would help",
+	                    where, need, planner->table[tensor].name,
+	                    planner->pools[pool].info.name, have, all);
 }
 
 static enum tc_status tci_step_take(struct tc_planner *planner, uint32_t step, uint32_t pool,
@@ -95,7 +98,8 @@ static enum tc_status tci_step_demand(struct tc_planner *planner, uint32_t step,
 	/* Issued when the step is asked for: not before the compute command in front of it ends. */
 	options.after = planner->last_compute;
 	if (pool == TC_NO_POOL)
-		return tc_error_set(error, TC_INTERNAL, "policy %s has no GPU pool for demand misses",
+		return tc_error_set(error, TC_INTERNAL,
+		                    "policy %s has no GPU pool for demand misses",
 		                    planner->choice->text);
 	if (planner->tensors[tensor].slots[TC_GPU] == TCI_NO_SLOT)
 		TC_TRY(tci_step_take(planner, step, pool, tensor, error));
@@ -218,8 +222,8 @@ static void tci_step_served(struct tc_planner *planner, struct tc_command *comma
 	for (size_t i = 0; i < planner->served_count; i++) {
 		struct tc_served *served = &planner->served[i];
 		uint32_t slot = planner->tensors[served->tensor].slots[TC_GPU];
-		served->served_by = slot == TCI_NO_SLOT ? TC_NO_COMMAND
-		                                        : planner->slots[slot].writer;
+		served->served_by =
+		    slot == TCI_NO_SLOT ? TC_NO_COMMAND : planner->slots[slot].writer;
 	}
 	command->served = planner->served;
 	command->served_count = (uint32_t)planner->served_count;

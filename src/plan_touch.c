@@ -10,14 +10,13 @@
 
 bool tci_step_computes(const struct tc_planner *planner, uint32_t step)
 {
-	return !(planner->optimizer_on_cpu &&
-	         planner->steps->steps[step].phase == TC_OPTIMIZER);
+	return !(planner->optimizer_on_cpu && planner->steps->steps[step].phase == TC_OPTIMIZER);
 }
 
 /** Index of the tensor among the touches of the step being built, by a stamp per tensor. */
 struct tci_touch_builder {
 	struct tc_planner *planner;
-	uint32_t *index;  /**< per tensor: touch index + 1, valid if >= first + 1 */
+	uint32_t *index; /**< per tensor: touch index + 1, valid if >= first + 1 */
 	uint32_t first, count;
 	struct tc_error *error;
 };
@@ -71,12 +70,13 @@ static enum tc_status tci_touch_op(struct tci_touch_builder *builder, const stru
 	TC_TRY(tci_touch_ids(builder, op->writes, TC_WRITE));
 	for (uint32_t i = 0; op->write_ranges != NULL && i < op->writes.count; i++) {
 		/* A partial write keeps the rest of the content. */
-		struct tci_touch *touch = tci_touch_of(builder, op->writes.items[i], TC_WRITE, &fresh);
+		struct tci_touch *touch =
+		    tci_touch_of(builder, op->writes.items[i], TC_WRITE, &fresh);
 		if (!touch->born)
 			touch->access = TC_READ_WRITE;
 	}
-	struct tc_ids frees = builder->planner->steps->frees == TC_FREES_EAGER ? op->frees_eager
-	                                                                       : op->frees;
+	struct tc_ids frees =
+	    builder->planner->steps->frees == TC_FREES_EAGER ? op->frees_eager : op->frees;
 	for (uint32_t i = 0; i < frees.count; i++) {
 		struct tci_touch *touch = tci_touch_of(builder, frees.items[i], TC_READ, &fresh);
 		if (touch == NULL)
@@ -93,7 +93,8 @@ static enum tc_status tci_touch_step(struct tci_touch_builder *builder, uint32_t
 	planner->touch_first[step] = builder->first = builder->count;
 	if (!tci_step_computes(planner, step))
 		return TC_OK;
-	/* Requests first: they are what must be there when the step is asked for, in their order. */
+	/* Requests first: they are what must be there when the step is asked for, in their order.
+	 */
 	TC_TRY(tci_touch_ids(builder, s->requested, TC_READ));
 	TC_TRY(tci_touch_ids(builder, s->unpacks, TC_READ));
 	uint64_t total = 0;

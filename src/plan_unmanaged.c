@@ -83,8 +83,7 @@ static enum tc_status tci_unmanaged_deaths(struct tci_unmanaged *u, const struct
                                            struct tci_step_memory *memory, const bool *born_here)
 {
 	struct tc_planner *planner = u->planner;
-	struct tc_ids frees =
-	    planner->steps->frees == TC_FREES_EAGER ? op->frees_eager : op->frees;
+	struct tc_ids frees = planner->steps->frees == TC_FREES_EAGER ? op->frees_eager : op->frees;
 	for (uint32_t i = 0; i < frees.count; i++) {
 		uint32_t t = frees.items[i];
 		if (!tci_is_unmanaged(planner, t) || !u->alive[t])
@@ -175,10 +174,10 @@ enum tc_status tci_unmanaged_prepare(struct tc_planner *planner, struct tc_error
 	struct tci_unmanaged u = {.planner = planner, .error = error};
 	bool *born_here = tc_alloc_array(tensors, sizeof *born_here);
 	u.alive = tc_alloc_array(tensors, sizeof *u.alive);
-	planner->step_memory = tc_alloc_array((size_t)planner->steps->step_count + 1,
-	                                      sizeof *planner->step_memory);
-	planner->workspace_offset = tc_alloc_array((size_t)planner->trace->op_count + 1,
-	                                           sizeof *planner->workspace_offset);
+	planner->step_memory =
+	    tc_alloc_array((size_t)planner->steps->step_count + 1, sizeof *planner->step_memory);
+	planner->workspace_offset =
+	    tc_alloc_array((size_t)planner->trace->op_count + 1, sizeof *planner->workspace_offset);
 	enum tc_status status = TC_OK;
 	if (born_here == NULL || u.alive == NULL || planner->step_memory == NULL ||
 	    planner->workspace_offset == NULL)

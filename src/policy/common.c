@@ -18,7 +18,7 @@ bool tci_value_barrier(const struct tc_planner *planner)
 }
 
 enum tc_status tci_place_at_home(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
-                          enum tc_tier home, struct tc_error *error)
+                                 enum tc_tier home, struct tc_error *error)
 {
 	tc_plan_home(planner, tensor, home);
 	return tc_plan_place(planner, tensor, pool, error);

@@ -14,11 +14,12 @@ static enum tc_status tci_demand_fits(struct tc_planner *planner, uint64_t pool_
 	tc_format_bytes_both(need, a);
 	tc_format_bytes_both(pool_bytes, b);
 	tc_format_bytes_both(tc_plan_unmanaged_bytes(planner), c);
-	return tc_error_set(error, TC_INFEASIBLE,
-	                    "%s needs %s on the GPU at once, but the cache has %s; activations and "
-	                    "other unmanaged tensors take %s; the smallest --gpu-memory that works is "
-	                    "%llu bytes more, or use a smaller batch, or activation checkpointing",
-	                    where, a, b, c, (unsigned long long)(need - pool_bytes));
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "%s needs %s on the GPU at once, but the cache has %s; activations and "
+	    "other unmanaged tensors take %s; the smallest --gpu-memory that works is "
+	    "%llu bytes more, or use a smaller batch, or activation checkpointing",
+	    where, a, b, c, (unsigned long long)(need - pool_bytes));
 }
 
 static unsigned tci_demand_kinds(const struct tc_planner *planner)
@@ -53,10 +54,36 @@ static enum tc_status tci_demand_settle(struct tc_planner *planner, uint32_t hos
 		if (!tensor->persistent || ((kinds >> tensor->kind) & 1u) == 0)
 			continue;
 		bool down = on_nvme && tensor->kind == TC_OPTIMIZER_STATE;
-		TC_TRY(tci_place_at_home(planner, t, down ? nvme : host, down ? TC_NVME : TC_CPU, error));
+		TC_TRY(tci_place_at_home(planner, t, down ? nvme : host, down ? TC_NVME : TC_CPU,
+		                         error));
 	}
-	return tci_demand_settle_masters(planner, on_nvme ? nvme : host,
-	                                 on_nvme ? TC_NVME : TC_CPU, error);
+	return tci_demand_settle_masters(planner, on_nvme ? nvme : host, on_nvme ? TC_NVME : TC_CPU,
+	                                 error);
+}
+
+/**
+ * Host memory that the policy can ever hold at once: a place for every managed tensor, and for the
+ * FP32 form of every gradient, plus an eighth because best fit may leave holes. Pinning costs time,
+ * so no more than that.
+ */
+static uint64_t tci_demand_host_bytes(struct tc_planner *planner)
+{
+	const struct tc_trace *trace = tc_plan_trace(planner);
+	unsigned kinds = tci_demand_kinds(planner);
+	uint64_t sum = 0, left = tc_plan_free_bytes(planner, TC_CPU);
+	for (uint32_t t = 0; t < trace->tensor_count && sum < left; t++) {
+		struct tc_plan_tensor_view view = tc_plan_tensor(planner, t);
+		if (((kinds >> view.kind) & 1u) == 0)
+			continue;
+		sum += tc_plan_aligned(planner, TC_CPU, view.bytes);
+		if (view.kind == TC_GRAD)
+			sum += tc_plan_aligned(planner, TC_CPU, 4 * view.elements);
+		if (view.kind == TC_PARAM &&
+		    tc_plan_state_of(planner, t, TC_ROLE_MASTER) == TC_NONE)
+			sum += tc_plan_aligned(planner, TC_CPU, view.bytes);
+	}
+	sum += sum / 8;
+	return sum < left ? sum : left;
 }
 
 enum tc_status tci_demand_begin(struct tc_planner *planner, uint32_t *cache_pool,
@@ -69,8 +96,8 @@ enum tc_status tci_demand_begin(struct tc_planner *planner, uint32_t *cache_pool
 	uint64_t bytes = tc_plan_free_bytes(planner, TC_GPU);
 	TC_TRY(tci_demand_fits(planner, bytes, error));
 	TC_TRY(tc_plan_arena(planner, TC_GPU, "cache", false, bytes, cache_pool, error));
-	TC_TRY(tc_plan_arena(planner, TC_CPU, "host", true, tc_plan_free_bytes(planner, TC_CPU),
-	                     &host, error));
+	TC_TRY(tc_plan_arena(planner, TC_CPU, "host", true, tci_demand_host_bytes(planner), &host,
+	                     error));
 	if (tci_value_is(planner, "state", "nvme"))
 		TC_TRY(tc_plan_arena(planner, TC_NVME, "nvme", false,
 		                     tc_plan_free_bytes(planner, TC_NVME), &nvme, error));

@@ -28,10 +28,11 @@ static enum tc_status tci_ten_cache_begin(void *self, struct tc_planner *planner
 	TC_TRY(tci_recency_create(tensors, &cache->ghosts, error));
 	TC_TRY(tci_ten_cache_rows(cache, planner, error));
 	if (cache->forward_rows == 0)
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "10cache needs parameters that forward asks for, but trace %s has "
-		                    "none",
-		                    tc_plan_trace(planner)->name);
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "10cache needs parameters that forward asks for, but trace %s has "
+		    "none",
+		    tc_plan_trace(planner)->name);
 	TC_TRY(tci_ten_cache_classes(cache, planner, error));
 	TC_TRY(tci_ten_cache_derive_gradients(cache, planner, error));
 	TC_TRY(tci_ten_cache_units(cache, planner, error));
@@ -81,12 +82,13 @@ static enum tc_status tci_fetch_or_delay(struct tci_ten_cache *cache, struct tc_
 	if (done)
 		return TC_OK;
 	if (!cache->delay_empty)
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "10cache has no GPU buffer for '%s' (%llu bytes) when its fetch is "
-		                    "due; gpu-buffers= with more of that size, or empty-class=delay, "
-		                    "would help",
-		                    tc_plan_trace(planner)->tensors[tensor].name,
-		                    (unsigned long long)tc_plan_tensor(planner, tensor).bytes);
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "10cache has no GPU buffer for '%s' (%llu bytes) when its fetch is "
+		    "due; gpu-buffers= with more of that size, or empty-class=delay, "
+		    "would help",
+		    tc_plan_trace(planner)->tensors[tensor].name,
+		    (unsigned long long)tc_plan_tensor(planner, tensor).bytes);
 	cache->delayed[cache->delayed_count++] = tensor;
 	tc_plan_count_delayed(planner);
 	return TC_OK;
@@ -100,8 +102,8 @@ static enum tc_status tci_retry_delayed(struct tci_ten_cache *cache, struct tc_p
 		uint32_t t = cache->delayed[i];
 		bool done = !cache->window[t]; /* left the window meanwhile: no use any more */
 		if (!done)
-			TC_TRY(tci_ten_cache_fetch(cache, planner, t, TC_WHY_PREFETCH, &done,
-			                           error));
+			TC_TRY(
+			    tci_ten_cache_fetch(cache, planner, t, TC_WHY_PREFETCH, &done, error));
 		if (!done)
 			cache->delayed[kept++] = t;
 	}
@@ -113,10 +115,10 @@ static enum tc_status tci_retry_delayed(struct tci_ten_cache *cache, struct tc_p
 static enum tc_status tci_stage(struct tci_ten_cache *cache, struct tc_planner *planner,
                                 struct tc_error *error)
 {
-	uint64_t free_buffers = cache->staging_pool == TC_NO_POOL
-	                            ? 0
-	                            : tc_plan_class_free(planner, cache->staging_pool,
-	                                                 cache->largest_bytes);
+	uint64_t free_buffers =
+	    cache->staging_pool == TC_NO_POOL
+	        ? 0
+	        : tc_plan_class_free(planner, cache->staging_pool, cache->largest_bytes);
 	if (cache->stage_next_count == 0 || cache->stage_next_count >= free_buffers)
 		return TC_OK; /* read when the copy is due */
 	for (uint32_t i = 0; i < cache->stage_next_count; i++) {
@@ -190,8 +192,8 @@ static enum tc_status tci_ten_cache_make_room(void *self, struct tc_planner *pla
 	if (pool != cache->gpu_pool || cache->class_of[for_tensor] == TC_NONE)
 		return TC_OK;
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
-		if (cache->class_of[t] != cache->class_of[for_tensor] || tc_plan_is_pinned(planner, t) ||
-		    !tc_plan_copy(planner, t, TC_GPU).present)
+		if (cache->class_of[t] != cache->class_of[for_tensor] ||
+		    tc_plan_is_pinned(planner, t) || !tc_plan_copy(planner, t, TC_GPU).present)
 			continue;
 		uint64_t next = tc_plan_next_use(planner, t);
 		if (victim == TC_NONE || next > farthest) {
@@ -238,11 +240,13 @@ static enum tc_status tci_repair(struct tci_ten_cache *cache, struct tc_planner 
 		bool done = true;
 		uint32_t t = cache->table[row];
 		if (!tc_plan_copy(planner, t, TC_GPU).present)
-			status = tci_ten_cache_fetch(cache, planner, t, TC_WHY_REPAIR, &done, error);
+			status =
+			    tci_ten_cache_fetch(cache, planner, t, TC_WHY_REPAIR, &done, error);
 		if (status == TC_OK && !done)
-			status = tc_error_set(error, TC_INTERNAL,
-			                      "10cache cannot restore its window: no buffer for '%s'",
-			                      tc_plan_trace(planner)->tensors[t].name);
+			status =
+			    tc_error_set(error, TC_INTERNAL,
+			                 "10cache cannot restore its window: no buffer for '%s'",
+			                 tc_plan_trace(planner)->tensors[t].name);
 	}
 	cache->delayed_count = 0;
 	free(was);
@@ -278,12 +282,11 @@ static enum tc_status tci_ten_cache_end_of_iteration(void *self, struct tc_plann
 static void tci_ten_cache_end(void *self)
 {
 	struct tci_ten_cache *cache = self;
-	void *owned[] = {cache->classes,     cache->class_of,    cache->row_first,
-	                 cache->row_of,      cache->window,      cache->stage_now,
-	                 cache->stage_next,  cache->fetches,     cache->delayed,
-	                 cache->home_is_gpu, cache->home_is_nvme, cache->bucket_copy,
-	                 cache->bucket,      cache->fp32_gradient, cache->units,
-	                 cache->leaves};
+	void *owned[] = {
+	    cache->classes, cache->class_of,      cache->row_first,    cache->row_of,
+	    cache->window,  cache->stage_now,     cache->stage_next,   cache->fetches,
+	    cache->delayed, cache->home_is_gpu,   cache->home_is_nvme, cache->bucket_copy,
+	    cache->bucket,  cache->fp32_gradient, cache->units,        cache->leaves};
 	for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
 		free(owned[i]);
 	tci_recency_free(cache->occupants);
@@ -293,54 +296,123 @@ static void tci_ten_cache_end(void *self)
 #define TCI_CODE "10cache code at 1952ab2"
 
 static const struct tc_policy_parameter tci_ten_cache_parameters[] = {
-    {.name = "resident", .type = TC_PARAMETER_COUNT, .default_text = "auto", .unit = "rows",
+    {.name = "resident",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "auto",
+     .unit = "rows",
      .help = "forward rows whose parameters live on the GPU (n0); auto: by the pool's counts",
      .source = "src/PLANNING.md"},
-    {.name = "slack", .type = TC_PARAMETER_COUNT, .default_text = "30", .unit = "buffers",
-     .help = "GPU buffers left empty for the mismatch of classes", .source = TCI_CODE},
-    {.name = "a-gpu", .type = TC_PARAMETER_FACTOR, .default_text = "2.5", .unit = "",
-     .help = "GPU pool = free GPU memory / this", .source = TCI_CODE},
-    {.name = "a-cpu", .type = TC_PARAMETER_FACTOR, .default_text = "2", .unit = "",
-     .help = "host pool = host memory left / this", .source = TCI_CODE},
-    {.name = "f-fp32", .type = TC_PARAMETER_FACTOR, .default_text = "0.67", .unit = "",
-     .help = "share of host memory for FP32 state", .source = TCI_CODE},
-    {.name = "x-cpu", .type = TC_PARAMETER_COUNT, .default_text = "12", .unit = "buffers",
-     .help = "extra host buffers per size class", .source = TCI_CODE},
-    {.name = "slack-fp32", .type = TC_PARAMETER_COUNT, .default_text = "0", .unit = "slots",
-     .help = "FP32 slots left empty", .source = TCI_CODE},
-    {.name = "gpu-buffers", .type = TC_PARAMETER_TEXT, .default_text = "auto", .unit = "",
+    {.name = "slack",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "30",
+     .unit = "buffers",
+     .help = "GPU buffers left empty for the mismatch of classes",
+     .source = TCI_CODE},
+    {.name = "a-gpu",
+     .type = TC_PARAMETER_FACTOR,
+     .default_text = "2.5",
+     .unit = "",
+     .help = "GPU pool = free GPU memory / this",
+     .source = TCI_CODE},
+    {.name = "a-cpu",
+     .type = TC_PARAMETER_FACTOR,
+     .default_text = "2",
+     .unit = "",
+     .help = "host pool = host memory left / this",
+     .source = TCI_CODE},
+    {.name = "f-fp32",
+     .type = TC_PARAMETER_FACTOR,
+     .default_text = "0.67",
+     .unit = "",
+     .help = "share of host memory for FP32 state",
+     .source = TCI_CODE},
+    {.name = "x-cpu",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "12",
+     .unit = "buffers",
+     .help = "extra host buffers per size class",
+     .source = TCI_CODE},
+    {.name = "slack-fp32",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "0",
+     .unit = "slots",
+     .help = "FP32 slots left empty",
+     .source = TCI_CODE},
+    {.name = "gpu-buffers",
+     .type = TC_PARAMETER_TEXT,
+     .default_text = "auto",
+     .unit = "",
      .help = "BYTESxCOUNT/BYTESxCOUNT...: GPU buffers by exact parameter size",
      .source = "src/PLANNING.md"},
-    {.name = "cpu-buffers", .type = TC_PARAMETER_TEXT, .default_text = "auto", .unit = "",
-     .help = "host buffers, likewise", .source = "src/PLANNING.md"},
-    {.name = "fp32-buffers", .type = TC_PARAMETER_TEXT, .default_text = "auto", .unit = "",
-     .help = "FP32 slots by the parameter's size, likewise", .source = "src/PLANNING.md"},
-    {.name = "hist", .type = TC_PARAMETER_WORD, .default_text = "tensors",
-     .choices = "tensors|accesses", .unit = "",
+    {.name = "cpu-buffers",
+     .type = TC_PARAMETER_TEXT,
+     .default_text = "auto",
+     .unit = "",
+     .help = "host buffers, likewise",
+     .source = "src/PLANNING.md"},
+    {.name = "fp32-buffers",
+     .type = TC_PARAMETER_TEXT,
+     .default_text = "auto",
+     .unit = "",
+     .help = "FP32 slots by the parameter's size, likewise",
+     .source = "src/PLANNING.md"},
+    {.name = "hist",
+     .type = TC_PARAMETER_WORD,
+     .default_text = "tensors",
+     .choices = "tensors|accesses",
+     .unit = "",
      .help = "what is counted per size; accesses: a tied tensor counts twice, as in the code",
      .source = TCI_CODE},
-    {.name = "victim", .type = TC_PARAMETER_WORD, .default_text = "farthest",
-     .choices = "code|farthest", .unit = "",
+    {.name = "victim",
+     .type = TC_PARAMETER_WORD,
+     .default_text = "farthest",
+     .choices = "code|farthest",
+     .unit = "",
      .help = "what leaves a full host pool: the code's choice, or the farthest next use",
      .source = "10cache code at 1952ab2 for `code`"},
-    {.name = "empty-class", .type = TC_PARAMETER_WORD, .default_text = "delay",
-     .choices = "delay|strict", .unit = "",
+    {.name = "empty-class",
+     .type = TC_PARAMETER_WORD,
+     .default_text = "delay",
+     .choices = "delay|strict",
+     .unit = "",
      .help = "no GPU buffer for a fetch: delay to the next release and count, or infeasible",
      .source = "the code aborts"},
-    {.name = "nvme-buffers", .type = TC_PARAMETER_COUNT, .default_text = "6", .unit = "buffers",
-     .help = "staging buffers of the largest parameter", .source = TCI_CODE},
-    {.name = "bucket", .type = TC_PARAMETER_COUNT, .default_text = "5", .unit = "gradients",
-     .help = "gradient bucket = this times the largest gradient", .source = TCI_CODE},
-    {.name = "opt-prefetch", .type = TC_PARAMETER_COUNT, .default_text = "1", .unit = "",
+    {.name = "nvme-buffers",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "6",
+     .unit = "buffers",
+     .help = "staging buffers of the largest parameter",
+     .source = TCI_CODE},
+    {.name = "bucket",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "5",
+     .unit = "gradients",
+     .help = "gradient bucket = this times the largest gradient",
+     .source = TCI_CODE},
+    {.name = "opt-prefetch",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "1",
+     .unit = "",
      .help = "1: FP32 reads are asynchronous; 0: the host waits for each, as in the code",
      .source = TCI_CODE},
-    {.name = "rewrite-clean", .type = TC_PARAMETER_COUNT, .default_text = "0", .unit = "",
+    {.name = "rewrite-clean",
+     .type = TC_PARAMETER_COUNT,
+     .default_text = "0",
+     .unit = "",
      .help = "1: spill again although the file is still valid, as in the code",
      .source = TCI_CODE},
-    {.name = "reuse", .type = TC_PARAMETER_WORD, .default_text = "lifo", .choices = "lifo|fifo",
-     .unit = "", .help = "which free buffer is used first", .source = TCI_CODE},
-    {.name = "mode", .type = TC_PARAMETER_WORD, .default_text = "async",
-     .choices = "async|sync", .unit = "",
+    {.name = "reuse",
+     .type = TC_PARAMETER_WORD,
+     .default_text = "lifo",
+     .choices = "lifo|fifo",
+     .unit = "",
+     .help = "which free buffer is used first",
+     .source = TCI_CODE},
+    {.name = "mode",
+     .type = TC_PARAMETER_WORD,
+     .default_text = "async",
+     .choices = "async|sync",
+     .unit = "",
      .help = "sync: the host waits for every copy, as in the code; async: it never does",
      .source = TCI_CODE},
     TCI_PARAMETER_BARRIER("1"),

@@ -13,9 +13,9 @@
 
 /** A size class of parameters: exact bytes, in the order of first appearance in forward. */
 struct tci_size_class {
-	uint64_t bytes;      /**< of a parameter */
+	uint64_t bytes; /**< of a parameter */
 	uint64_t elements;
-	uint64_t tensors;    /**< c(s): distinct tensors, or accesses with hist=accesses */
+	uint64_t tensors;        /**< c(s): distinct tensors, or accesses with hist=accesses */
 	uint64_t gpu, cpu, fp32; /**< buffers: g(s), h(s), o(s) */
 };
 
@@ -23,14 +23,14 @@ struct tci_size_class {
 struct tci_unit {
 	uint32_t first_op, last_op;
 	uint32_t event;
-	bool home_nvme;      /**< FP32 state lives on NVMe */
+	bool home_nvme; /**< FP32 state lives on NVMe */
 };
 
 struct tci_ten_cache {
 	/* sizes and pools */
 	struct tci_size_class *classes;
 	size_t class_count;
-	uint32_t *class_of;         /**< per tensor, TC_NONE for others */
+	uint32_t *class_of; /**< per tensor, TC_NONE for others */
 	uint32_t gpu_pool, cpu_pool, fp32_pool, staging_pool, nvme_pool;
 	uint32_t gradient_pool, bucket_pool, gradient_staging, gradient_host;
 	bool has_nvme;
@@ -40,13 +40,13 @@ struct tci_ten_cache {
 	/* table and window (spec names: T, W, cur, pos, rel) */
 	const uint32_t *table;
 	uint32_t rows, forward_rows;
-	uint32_t *row_first, *row_of; /**< rows of each tensor, ascending */
-	bool *window;               /**< W */
+	uint32_t *row_first, *row_of;        /**< rows of each tensor, ascending */
+	bool *window;                        /**< W */
 	uint32_t window_size, window_target; /**< |W|, and what it is between demand misses */
-	uint32_t resident;          /**< n0 */
-	uint32_t cursor;            /**< cur */
-	int64_t position;           /**< pos: last row whose request has opened */
-	bool releasing;             /**< rel */
+	uint32_t resident;                   /**< n0 */
+	uint32_t cursor;                     /**< cur */
+	int64_t position;                    /**< pos: last row whose request has opened */
+	bool releasing;                      /**< rel */
 	bool *home_is_nvme, *home_is_gpu;
 	uint32_t *stage_now, *stage_next, *fetches, *delayed, *leaves;
 	uint32_t stage_now_count, stage_next_count, fetch_count, delayed_count;
@@ -57,14 +57,14 @@ struct tci_ten_cache {
 
 	/* gradients */
 	uint32_t *bucket_copy, *fp32_gradient; /**< derived tensors, per gradient tensor */
-	uint32_t *bucket;           /**< gradients in the bucket */
+	uint32_t *bucket;                      /**< gradients in the bucket */
 	uint32_t bucket_count;
 
 	/* optimizer */
 	struct tci_unit *units;
 	uint32_t unit_count, units_in_cpu; /**< t: the prefix homed in host memory */
-	uint32_t next_unit;         /**< unit that the next optimizer event runs */
-	uint32_t row;               /**< next unit to bring in */
+	uint32_t next_unit;                /**< unit that the next optimizer event runs */
+	uint32_t row;                      /**< next unit to bring in */
 	bool streaming;
 	bool farthest, delay_empty, blocking_reads, rewrite_clean, sync;
 };
@@ -102,8 +102,8 @@ uint32_t tci_ten_cache_release(struct tci_ten_cache *cache, const struct tc_requ
 /** W becomes the forward prefix of `resident` rows. */
 void tci_ten_cache_prefix(struct tci_ten_cache *cache, size_t tensors);
 /** Largest number of each class that the window ever holds over one iteration, into gpu counts. */
-enum tc_status tci_ten_cache_logical_counts(struct tci_ten_cache *cache,
-                                            struct tc_planner *planner, struct tc_error *error);
+enum tc_status tci_ten_cache_logical_counts(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                            struct tc_error *error);
 
 /* ten_cache_evict.c */
 enum tc_status tci_ten_cache_evict(struct tci_ten_cache *cache, struct tc_planner *planner,
@@ -134,7 +134,7 @@ enum tc_status tci_ten_cache_update(struct tci_ten_cache *cache, struct tc_plann
 enum tc_status tci_ten_cache_end_fp32(struct tci_ten_cache *cache, struct tc_planner *planner,
                                       struct tc_error *error);
 /** Is the FP32 state of this parameter homed on NVMe? */
-bool tci_ten_cache_fp32_on_nvme(const struct tci_ten_cache *cache,
-                                const struct tc_planner *planner, uint32_t param);
+bool tci_ten_cache_fp32_on_nvme(const struct tci_ten_cache *cache, const struct tc_planner *planner,
+                                uint32_t param);
 
 #endif

@@ -58,7 +58,8 @@ enum tc_status tci_ten_cache_classes(struct tci_ten_cache *cache, struct tc_plan
 	memset(cache->class_of, 0xff, ((size_t)trace->tensor_count + 1) * sizeof(uint32_t));
 	for (uint32_t row = 0; row < cache->forward_rows; row++)
 		TC_TRY(tci_class_add(cache, planner, cache->table[row], &capacity, error));
-	/* Parameters that forward never asks for (none in the shipped traces) still need a class. */
+	/* Parameters that forward never asks for (none in the shipped traces) still need a class.
+	 */
 	for (uint32_t row = cache->forward_rows; row < cache->rows; row++)
 		if (cache->class_of[cache->table[row]] == TC_NONE)
 			TC_TRY(tci_class_add(cache, planner, cache->table[row], &capacity, error));
@@ -90,9 +91,8 @@ static uint64_t tci_unit_bytes(const struct tci_size_class *class, tci_count_fie
 	return field == tci_field_fp32 ? 16 * class->elements : class->bytes;
 }
 
-static enum tc_status tci_scale(struct tci_ten_cache *cache, tci_count_field field,
-                                uint64_t budget, uint64_t (*cap)(const struct tci_size_class *,
-                                                                 uint64_t extra),
+static enum tc_status tci_scale(struct tci_ten_cache *cache, tci_count_field field, uint64_t budget,
+                                uint64_t (*cap)(const struct tci_size_class *, uint64_t extra),
                                 uint64_t extra, struct tc_error *error)
 {
 	uint64_t total = 0, part;
@@ -134,8 +134,8 @@ static size_t tci_most_numerous(const struct tci_ten_cache *cache, tci_count_fie
 {
 	size_t best = SIZE_MAX;
 	for (size_t i = 0; i < cache->class_count; i++)
-		if (i != except && (best == SIZE_MAX || *field(&cache->classes[i]) >
-		                                            *field(&cache->classes[best])))
+		if (i != except && (best == SIZE_MAX ||
+		                    *field(&cache->classes[i]) > *field(&cache->classes[best])))
 			best = i;
 	return best;
 }
@@ -191,8 +191,7 @@ static void tci_ratio_fix(struct tci_ten_cache *cache, tci_count_field field)
 static void tci_ratio_fix_fp32(struct tci_ten_cache *cache)
 {
 	size_t first = tci_most_numerous(cache, tci_field_fp32, SIZE_MAX);
-	size_t second = first == SIZE_MAX ? first
-	                                  : tci_most_numerous(cache, tci_field_fp32, first);
+	size_t second = first == SIZE_MAX ? first : tci_most_numerous(cache, tci_field_fp32, first);
 	for (size_t i = 0; i < cache->class_count && first != SIZE_MAX; i++) {
 		struct tci_size_class *k = &cache->classes[i], *m = &cache->classes[first];
 		if (i == first || k->fp32 <= TCI_ALWAYS || k->fp32 >= 15)
@@ -285,8 +284,8 @@ enum tc_status tci_ten_cache_count_cpu(struct tci_ten_cache *cache, struct tc_pl
 	const char *given = tci_given(planner, "cpu-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "cpu-buffers", given, tci_field_cpu, error);
-	TC_TRY(tci_scale(cache, tci_field_cpu, budget, tci_cap_cpu, tc_plan_number(planner, "x-cpu"),
-	                 error));
+	TC_TRY(tci_scale(cache, tci_field_cpu, budget, tci_cap_cpu,
+	                 tc_plan_number(planner, "x-cpu"), error));
 	tci_ratio_fix(cache, tci_field_cpu);
 	return TC_OK;
 }

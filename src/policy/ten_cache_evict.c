@@ -53,11 +53,12 @@ static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_plann
 	uint32_t victim = cache->farthest ? tci_victim_farthest(cache, planner, class)
 	                                  : tci_victim_code(cache, class);
 	if (victim == TC_NONE || !cache->has_nvme)
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "10cache has no host buffer left for a parameter of %llu bytes and "
-		                    "nothing to spill; more x-cpu=, cpu-buffers= or --cpu-memory would "
-		                    "help",
-		                    (unsigned long long)cache->classes[class].bytes);
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "10cache has no host buffer left for a parameter of %llu bytes and "
+		    "nothing to spill; more x-cpu=, cpu-buffers= or --cpu-memory would "
+		    "help",
+		    (unsigned long long)cache->classes[class].bytes);
 	struct tc_move_options options = TC_MOVE(TC_WHY_VICTIM);
 	bool moved;
 	if (cache->rewrite_clean && tc_plan_copy(planner, victim, TC_NVME).present)
@@ -66,8 +67,9 @@ static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_plann
 	TC_TRY(tc_plan_move(planner, victim, cache->nvme_pool, TC_NO_POOL, options, &moved, NULL,
 	                    error));
 	if (!moved)
-		return tc_error_set(error, TC_INFEASIBLE, "the drive is full: a larger "
-		                                          "--nvme-capacity would help");
+		return tc_error_set(error, TC_INFEASIBLE,
+		                    "the drive is full: a larger "
+		                    "--nvme-capacity would help");
 	tci_leaves_host(cache, victim);
 	return TC_OK;
 }

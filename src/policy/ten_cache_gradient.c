@@ -49,14 +49,15 @@ static enum tc_status tci_gradient_down(struct tci_ten_cache *cache, struct tc_p
 	TC_TRY(tc_plan_move(planner, fp32, on_nvme ? cache->gradient_host : cache->fp32_pool,
 	                    TC_NO_POOL, options, &moved, &id, error));
 	if (!moved)
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "10cache has no FP32 slot for gradient '%s'; more --cpu-memory or "
-		                    "fp32-buffers= would help",
-		                    tc_plan_trace(planner)->tensors[gradient].name);
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "10cache has no FP32 slot for gradient '%s'; more --cpu-memory or "
+		    "fp32-buffers= would help",
+		    tc_plan_trace(planner)->tensors[gradient].name);
 	if (!on_nvme)
 		return TC_OK;
-	TC_TRY(tc_plan_move(planner, fp32, cache->nvme_pool, TC_NO_POOL, options, &moved, &id,
-	                    error));
+	TC_TRY(
+	    tc_plan_move(planner, fp32, cache->nvme_pool, TC_NO_POOL, options, &moved, &id, error));
 	return moved ? TC_OK
 	             : tc_error_set(error, TC_INFEASIBLE,
 	                            "the drive is full: a larger --nvme-capacity would help");
@@ -70,10 +71,10 @@ static enum tc_status tci_gradient_flush_one(struct tci_ten_cache *cache,
 	uint32_t fp32 = cache->fp32_gradient[gradient];
 	/* Read once for norm and check together with the conversion, written once: 8 bytes per
 	 * element, whatever the width of the gradient. */
-	struct tc_convert_options options = {
-	    .queue = TC_QUEUE_COMPUTE,
-	    .why = TC_WHY_NORM,
-	    .traffic_bytes = 8 * tc_plan_tensor(planner, gradient).elements};
+	struct tc_convert_options options = {.queue = TC_QUEUE_COMPUTE,
+	                                     .why = TC_WHY_NORM,
+	                                     .traffic_bytes =
+	                                         8 * tc_plan_tensor(planner, gradient).elements};
 	bool done;
 	uint64_t id;
 	TC_TRY(tc_plan_convert(planner, source, fp32, cache->gradient_staging, options, &done, &id,

@@ -20,8 +20,8 @@ static enum tc_status tci_gpu_work_pools(struct tci_ten_cache *cache, struct tc_
 	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradients", false,
 	                     tc_plan_gradient_peak_bytes(planner), &cache->gradient_pool, error));
 	tc_plan_birth_pool(planner, TC_GRAD, cache->gradient_pool);
-	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradient-bucket", false, bucket,
-	                     &cache->bucket_pool, error));
+	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradient-bucket", false, bucket, &cache->bucket_pool,
+	                     error));
 	return tc_plan_classes(planner, TC_GPU, "gradient-staging", false, &staging, 1, true,
 	                       &cache->gradient_staging, error);
 }
@@ -34,9 +34,8 @@ static enum tc_status tci_class_pool(struct tci_ten_cache *cache, struct tc_plan
 	if (sizes == NULL)
 		return tc_error_no_memory(error, name, cache->class_count);
 	for (size_t i = 0; i < cache->class_count; i++)
-		sizes[i] = (struct tc_class_size){cache->classes[i].bytes,
-		                                  gpu ? cache->classes[i].gpu
-		                                      : cache->classes[i].cpu};
+		sizes[i] = (struct tc_class_size){
+		    cache->classes[i].bytes, gpu ? cache->classes[i].gpu : cache->classes[i].cpu};
 	enum tc_status status =
 	    tc_plan_classes(planner, tier, name, tier == TC_CPU, sizes, cache->class_count,
 	                    tci_value_is(planner, "reuse", "fifo"), pool, error);
@@ -54,8 +53,9 @@ static enum tc_status tci_fp32_pool(struct tci_ten_cache *cache, struct tc_plann
 	for (size_t i = 0; i < cache->class_count; i++)
 		sizes[i] = (struct tc_class_size){4 * cache->classes[i].elements,
 		                                  4 * cache->classes[i].fp32};
-	enum tc_status status = tc_plan_classes(planner, TC_CPU, "fp32", true, sizes,
-	                                        cache->class_count, false, &cache->fp32_pool, error);
+	enum tc_status status =
+	    tc_plan_classes(planner, TC_CPU, "fp32", true, sizes, cache->class_count, false,
+	                    &cache->fp32_pool, error);
 	free(sizes);
 	return status;
 }
@@ -101,10 +101,8 @@ static enum tc_status tci_gpu_pool(struct tci_ten_cache *cache, struct tc_planne
 	const struct tc_machine *machine = tc_plan_machine(planner);
 	char text[TC_UNIT_TEXT_BYTES];
 	uint64_t left = tc_plan_free_bytes(planner, TC_GPU);
-	uint64_t budget = tci_divided(planner,
-	                              machine->capacity_bytes[TC_GPU] -
-	                                  machine->framework_bytes[TC_GPU],
-	                              "a-gpu");
+	uint64_t budget = tci_divided(
+	    planner, machine->capacity_bytes[TC_GPU] - machine->framework_bytes[TC_GPU], "a-gpu");
 	const char *which = budget <= left ? "free GPU memory / a-gpu" : "what activations leave";
 	if (budget > left)
 		budget = left;
@@ -143,11 +141,12 @@ static enum tc_status tci_row_limit(struct tci_ten_cache *cache, struct tc_plann
 	if (!resident->is_auto) {
 		rows = resident->number;
 		if (rows < largest)
-			return tc_error_set(error, TC_INFEASIBLE,
-			                    "10cache:resident=%llu is less than the %u parameters of the "
-			                    "largest module, which must be on the GPU at once; the "
-			                    "smallest value that works is %u",
-			                    (unsigned long long)rows, largest, largest);
+			return tc_error_set(
+			    error, TC_INFEASIBLE,
+			    "10cache:resident=%llu is less than the %u parameters of the "
+			    "largest module, which must be on the GPU at once; the "
+			    "smallest value that works is %u",
+			    (unsigned long long)rows, largest, largest);
 	}
 	*limit = rows < cache->forward_rows ? (uint32_t)rows : cache->forward_rows;
 	return TC_OK;
@@ -161,7 +160,8 @@ static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_plann
 		uint32_t t = cache->table[row];
 		if (tc_plan_copy(planner, t, TC_GPU).present)
 			continue; /* a tied tensor's second row */
-		if (tc_plan_class_free(planner, cache->gpu_pool, tc_plan_tensor(planner, t).bytes) == 0)
+		if (tc_plan_class_free(planner, cache->gpu_pool,
+		                       tc_plan_tensor(planner, t).bytes) == 0)
 			break;
 		TC_TRY(tci_place_at_home(planner, t, cache->gpu_pool, TC_GPU, error));
 		cache->home_is_gpu[t] = true;
@@ -171,11 +171,12 @@ static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_plann
 	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
 	if (row >= largest && (resident->is_auto || row == limit))
 		return TC_OK;
-	return tc_error_set(error, TC_INFEASIBLE,
-	                    "the GPU pool of 10cache holds only the first %u parameters of forward, "
-	                    "but %u are needed; more --gpu-memory, a smaller batch, or other "
-	                    "gpu-buffers= would help",
-	                    row, resident->is_auto ? largest : limit);
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "the GPU pool of 10cache holds only the first %u parameters of forward, "
+	    "but %u are needed; more --gpu-memory, a smaller batch, or other "
+	    "gpu-buffers= would help",
+	    row, resident->is_auto ? largest : limit);
 }
 
 static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_planner *planner,
@@ -197,16 +198,18 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 			continue;
 		}
 		if (!cache->has_nvme)
-			return tc_error_set(error, TC_INFEASIBLE,
-			                    "the CPU pool of 10cache has no buffer for parameter '%s' and "
-			                    "machine %s has no NVMe; more --cpu-memory, a smaller a-cpu= "
-			                    "or cpu-buffers= would help",
-			                    tc_plan_trace(planner)->tensors[t].name,
-			                    tc_plan_machine(planner)->name);
+			return tc_error_set(
+			    error, TC_INFEASIBLE,
+			    "the CPU pool of 10cache has no buffer for parameter '%s' and "
+			    "machine %s has no NVMe; more --cpu-memory, a smaller a-cpu= "
+			    "or cpu-buffers= would help",
+			    tc_plan_trace(planner)->tensors[t].name,
+			    tc_plan_machine(planner)->name);
 		TC_TRY(tci_place_at_home(planner, t, cache->nvme_pool, TC_NVME, error));
 		cache->home_is_nvme[t] = true;
 	}
-	tc_plan_note(planner, "homes: %u rows on the GPU, then %u tensors in host memory, %u on NVMe",
+	tc_plan_note(planner,
+	             "homes: %u rows on the GPU, then %u tensors in host memory, %u on NVMe",
 	             cache->resident, homes[TC_CPU], homes[TC_NVME]);
 	return TC_OK;
 }
@@ -217,8 +220,9 @@ enum tc_status tci_ten_cache_pools(struct tci_ten_cache *cache, struct tc_planne
 	uint32_t limit = 0;
 	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
 	if (!resident->is_auto)
-		cache->resident = resident->number < cache->forward_rows ? (uint32_t)resident->number
-		                                                         : cache->forward_rows;
+		cache->resident = resident->number < cache->forward_rows
+		                      ? (uint32_t)resident->number
+		                      : cache->forward_rows;
 	TC_TRY(tci_gpu_work_pools(cache, planner, error));
 	TC_TRY(tci_gpu_pool(cache, planner, error));
 	TC_TRY(tci_host_pools(cache, planner, error));

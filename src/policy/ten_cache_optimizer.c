@@ -25,13 +25,13 @@ enum tc_status tci_ten_cache_units(struct tci_ten_cache *cache, struct tc_planne
 	size_t capacity = 0;
 	for (uint32_t o = 0; o < trace->op_count; o++) {
 		const struct tc_op *op = &trace->ops[o];
-		bool update = op->phase == TC_OPTIMIZER &&
-		              (op->event == TC_NONE ||
-		               trace->events[op->event].kind == TC_EVENT_OPTIMIZER);
+		bool update =
+		    op->phase == TC_OPTIMIZER &&
+		    (op->event == TC_NONE || trace->events[op->event].kind == TC_EVENT_OPTIMIZER);
 		if (!update)
 			continue;
-		struct tci_unit *last = cache->unit_count == 0 ? NULL
-		                                               : &cache->units[cache->unit_count - 1];
+		struct tci_unit *last =
+		    cache->unit_count == 0 ? NULL : &cache->units[cache->unit_count - 1];
 		if (last != NULL && op->event != TC_NONE && last->event == op->event) {
 			last->last_op = o;
 			continue;
@@ -46,13 +46,11 @@ enum tc_status tci_ten_cache_units(struct tci_ten_cache *cache, struct tc_planne
 }
 
 /** Call `visit` for the parameters that a unit writes, until it fails. */
-static enum tc_status tci_unit_params(struct tci_ten_cache *cache, struct tc_planner *planner,
-                                      uint32_t unit, struct tc_error *error,
-                                      enum tc_status (*visit)(struct tci_ten_cache *cache,
-                                                              struct tc_planner *planner,
-                                                              uint32_t param, void *data,
-                                                              struct tc_error *error),
-                                      void *data)
+static enum tc_status tci_unit_params(
+    struct tci_ten_cache *cache, struct tc_planner *planner, uint32_t unit, struct tc_error *error,
+    enum tc_status (*visit)(struct tci_ten_cache *cache, struct tc_planner *planner, uint32_t param,
+                            void *data, struct tc_error *error),
+    void *data)
 {
 	const struct tc_trace *trace = tc_plan_trace(planner);
 	for (uint32_t o = cache->units[unit].first_op; o <= cache->units[unit].last_op; o++)
@@ -122,14 +120,16 @@ static enum tc_status tci_settle_state(struct tci_ten_cache *cache, struct tc_pl
 		    tc_plan_copy(planner, state, TC_NVME).present)
 			continue;
 		if (on_nvme && !cache->has_nvme)
-			return tc_error_set(error, TC_INFEASIBLE,
-			                    "host memory has no FP32 slot for parameter '%s' and machine "
-			                    "%s has no NVMe; more --cpu-memory, f-fp32= or fp32-buffers= "
-			                    "would help",
-			                    tc_plan_trace(planner)->tensors[param].name,
-			                    tc_plan_machine(planner)->name);
-		TC_TRY(tci_place_at_home(planner, state, on_nvme ? cache->nvme_pool : cache->fp32_pool,
-		                  on_nvme ? TC_NVME : TC_CPU, error));
+			return tc_error_set(
+			    error, TC_INFEASIBLE,
+			    "host memory has no FP32 slot for parameter '%s' and machine "
+			    "%s has no NVMe; more --cpu-memory, f-fp32= or fp32-buffers= "
+			    "would help",
+			    tc_plan_trace(planner)->tensors[param].name,
+			    tc_plan_machine(planner)->name);
+		TC_TRY(tci_place_at_home(planner, state,
+		                         on_nvme ? cache->nvme_pool : cache->fp32_pool,
+		                         on_nvme ? TC_NVME : TC_CPU, error));
 	}
 	return TC_OK;
 }
@@ -150,9 +150,9 @@ static enum tc_status tci_place_unit(struct tci_ten_cache *cache, struct tc_plan
 	if (!*spilled)
 		cache->units_in_cpu = unit + 1;
 	TC_TRY(tci_unit_params(cache, planner, unit, error, tci_settle_state, spilled));
-	return reserved->give_back == 0 ? TC_OK
-	                                : tci_unit_params(cache, planner, unit, error,
-	                                                  tci_unit_unreserve, reserved);
+	return reserved->give_back == 0
+	           ? TC_OK
+	           : tci_unit_params(cache, planner, unit, error, tci_unit_unreserve, reserved);
 }
 
 enum tc_status tci_ten_cache_place_fp32(struct tci_ten_cache *cache, struct tc_planner *planner,
@@ -181,8 +181,8 @@ enum tc_status tci_ten_cache_place_fp32(struct tci_ten_cache *cache, struct tc_p
 	return status;
 }
 
-bool tci_ten_cache_fp32_on_nvme(const struct tci_ten_cache *cache,
-                                const struct tc_planner *planner, uint32_t param)
+bool tci_ten_cache_fp32_on_nvme(const struct tci_ten_cache *cache, const struct tc_planner *planner,
+                                uint32_t param)
 {
 	uint32_t master = tc_plan_master_of(planner, param);
 	(void)cache;
@@ -193,7 +193,7 @@ bool tci_ten_cache_fp32_on_nvme(const struct tci_ten_cache *cache,
 /* ---------------------------------------------------------------- the sliding window */
 
 struct tci_swap {
-	uint64_t last;  /**< last read issued */
+	uint64_t last; /**< last read issued */
 	bool fits, there;
 };
 
@@ -229,7 +229,8 @@ static enum tc_status tci_swap_move(struct tci_ten_cache *cache, struct tc_plann
 	TC_TRY(tc_plan_move(planner, tensor, in ? cache->fp32_pool : cache->nvme_pool, TC_NO_POOL,
 	                    options, &moved, &id, error));
 	if (!moved)
-		return tc_error_set(error, TC_INFEASIBLE, "no room to swap FP32 state of 10cache: %s",
+		return tc_error_set(error, TC_INFEASIBLE,
+		                    "no room to swap FP32 state of 10cache: %s",
 		                    in ? "more fp32-buffers= or --cpu-memory would help"
 		                       : "a larger --nvme-capacity would help");
 	if (id == TC_NO_COMMAND)
@@ -242,8 +243,8 @@ static enum tc_status tci_swap_in(struct tci_ten_cache *cache, struct tc_planner
                                   uint32_t param, void *data, struct tc_error *error)
 {
 	for (int i = 0; i < TCI_STATES; i++)
-		TC_TRY(tci_swap_move(cache, planner, tci_state(planner, param, i), true, data,
-		                     error));
+		TC_TRY(
+		    tci_swap_move(cache, planner, tci_state(planner, param, i), true, data, error));
 	uint32_t gradient = tc_plan_gradient_of(planner, param);
 	return gradient == TC_NONE ? TC_OK
 	                           : tci_swap_move(cache, planner, cache->fp32_gradient[gradient],
@@ -360,7 +361,8 @@ enum tc_status tci_ten_cache_end_fp32(struct tci_ten_cache *cache, struct tc_pla
 		TC_TRY(tci_unit_try_in(cache, planner, unit, &there, error));
 		if (!there)
 			return tc_error_set(error, TC_INTERNAL,
-			                    "FP32 window of 10cache cannot return to unit %u", unit);
+			                    "FP32 window of 10cache cannot return to unit %u",
+			                    unit);
 	}
 	cache->row = cache->units_in_cpu;
 	cache->streaming = cache->units_in_cpu < cache->unit_count;

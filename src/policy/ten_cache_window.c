@@ -30,7 +30,8 @@ enum tc_status tci_ten_cache_rows(struct tci_ten_cache *cache, struct tc_planner
 	cache->home_is_gpu = tc_alloc_array(tensors, sizeof(bool));
 	if (cache->row_first == NULL || cache->row_of == NULL || cache->window == NULL ||
 	    cache->stage_now == NULL || cache->stage_next == NULL || cache->fetches == NULL ||
-	    cache->delayed == NULL || cache->leaves == NULL || cache->home_is_nvme == NULL || cache->home_is_gpu == NULL)
+	    cache->delayed == NULL || cache->leaves == NULL || cache->home_is_nvme == NULL ||
+	    cache->home_is_gpu == NULL)
 		return tc_error_no_memory(error, "prefetch table", rows);
 	/* Counting sort: the rows of each tensor, ascending. */
 	for (uint32_t r = 0; r < cache->rows; r++)
@@ -89,7 +90,8 @@ uint32_t tci_ten_cache_release(struct tci_ten_cache *cache, const struct tc_requ
 			continue; /* needed again before anything that is still to be admitted */
 		cache->window[p] = false;
 		if (--cache->window_size >= cache->window_target) {
-			leaves[leaving++] = p; /* came by a demand miss: it leaves without a successor */
+			leaves[leaving++] =
+			    p; /* came by a demand miss: it leaves without a successor */
 			continue;
 		}
 		while (cache->cursor < cache->rows && cache->window[cache->table[cache->cursor]]) {
@@ -136,8 +138,8 @@ static void tci_logical_step(struct tci_ten_cache *cache, const struct tc_steps 
 	struct tc_ids closing = steps->steps[step].closing, opening = steps->steps[step].opening;
 	for (uint32_t i = 0; i < closing.count && cache->releasing; i++) {
 		cache->fetch_count = 0;
-		uint32_t count = tci_ten_cache_release(
-		    cache, &steps->requests[closing.items[i]], leaves);
+		uint32_t count =
+		    tci_ten_cache_release(cache, &steps->requests[closing.items[i]], leaves);
 		for (uint32_t k = 0; k < count; k++)
 			tci_window_count(cache, held, leaves[k], -1);
 		for (uint32_t k = 0; k < cache->fetch_count; k++)
@@ -147,8 +149,8 @@ static void tci_logical_step(struct tci_ten_cache *cache, const struct tc_steps 
 		tci_ten_cache_access(cache, &steps->requests[opening.items[i]]);
 }
 
-enum tc_status tci_ten_cache_logical_counts(struct tci_ten_cache *cache,
-                                            struct tc_planner *planner, struct tc_error *error)
+enum tc_status tci_ten_cache_logical_counts(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                            struct tc_error *error)
 {
 	const struct tc_steps *steps = tc_plan_steps(planner);
 	size_t tensors = (size_t)tc_plan_trace(planner)->tensor_count + 1;

@@ -1,0 +1,161 @@
+/* tencache-sim run: simulate policies on one trace and one machine, and print what decides. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "print.h"
+#include "run_options.h"
+#include "tencache/simulate.h"
+#include "tencache/units.h"
+#include "verbs.h"
+
+/** What one run works with; filled step by step, freed as a whole. */
+struct tci_run {
+	struct tci_run_options options;
+	struct tc_trace *trace;
+	struct tc_steps *steps;
+	struct tc_machine *machine;
+	struct tc_result *results;
+	size_t result_count;
+};
+
+/** Sizes are echoed both ways: 7 % between GB and GiB decides what fits. */
+static void tci_echo_override(const struct tci_override *override)
+{
+	uint64_t bytes;
+	char both[TC_UNIT_TEXT_BYTES];
+	if (strstr(override->name, "memory") == NULL && strstr(override->name, "capacity") == NULL)
+		return;
+	if (tc_parse_bytes(override->value, override->name, &bytes, NULL) == TC_OK)
+		fprintf(stderr, "tencache-sim: --%s %s = %s\n", override->name, override->value,
+		        tc_format_bytes_both(bytes, both));
+}
+
+static enum tc_status tci_run_load(struct tci_run *run, struct tc_error *error)
+{
+	const struct tci_run_options *options = &run->options;
+	TC_TRY(tc_machine_load(options->machine_name, NULL, &run->machine, error));
+	for (size_t i = 0; i < options->override_count; i++) {
+		TC_TRY(tc_machine_override(run->machine, options->overrides[i].name,
+		                           options->overrides[i].value, error));
+		if (!options->quiet)
+			tci_echo_override(&options->overrides[i]);
+	}
+	TC_TRY(tc_trace_read(options->trace_path, &run->trace, error));
+	return tc_steps_derive(run->trace, options->granularity, options->request_mode,
+	                       options->frees, &run->steps, error);
+}
+
+static void tci_run_warn(const struct tci_run *run)
+{
+	if (run->options.quiet)
+		return;
+	for (uint32_t i = 0; i < run->trace->warning_count; i++)
+		fprintf(stderr, "tencache-sim: warning: %s\n", run->trace->warnings[i]);
+	if (run->trace->warnings_suppressed > 0)
+		fprintf(stderr, "tencache-sim: %llu more warnings about the trace\n",
+		        (unsigned long long)run->trace->warnings_suppressed);
+	if (run->machine->confidence == TC_CONFIDENCE_LOW)
+		fprintf(
+		    stderr,
+		    "tencache-sim: machine %s holds values of low confidence; see 'tencache-sim "
+		    "machines %s'\n",
+		    run->machine->name, run->machine->name);
+}
+
+/** A line on a terminal that the next one overwrites. */
+static void tci_progress(const struct tci_run *run, size_t index)
+{
+	if (run->options.quiet || isatty(STDERR_FILENO) == 0)
+		return;
+	if (index < run->options.policy_count)
+		fprintf(stderr, "\r\033[K[%zu/%zu] %s", index + 1, run->options.policy_count,
+		        run->options.policies[index]->text);
+	else
+		fprintf(stderr, "\r\033[K");
+	(void)fflush(stderr);
+}
+
+static enum tc_status tci_run_policies(struct tci_run *run, struct tc_error *error)
+{
+	const struct tci_run_options *options = &run->options;
+	run->results = tc_alloc_array(options->policy_count, sizeof *run->results);
+	if (run->results == NULL)
+		return tc_error_no_memory(error, "results", options->policy_count);
+	for (size_t i = 0; i < options->policy_count; i++) {
+		struct tc_simulation simulation = {.trace = run->trace,
+		                                   .steps = run->steps,
+		                                   .machine = run->machine,
+		                                   .policy = options->policies[i],
+		                                   .iterations = options->iterations,
+		                                   .alignment = options->alignment,
+		                                   .audit = options->audit,
+		                                   .schedule_path = options->schedule_path};
+		tci_progress(run, i);
+		TC_TRY(tc_simulate(&simulation, &run->results[i], error));
+		run->result_count = i + 1;
+	}
+	return TC_OK;
+}
+
+static enum tc_status tci_run_print(const struct tci_run *run, struct tc_error *error)
+{
+	struct tci_document document = {.trace = run->trace,
+	                                .machine = run->machine,
+	                                .steps = run->steps,
+	                                .iterations = run->options.iterations,
+	                                .results = run->results,
+	                                .result_count = run->result_count};
+	if (run->options.json)
+		TC_TRY(tci_print_json(stdout, &document, error));
+	else if (run->options.csv)
+		TC_TRY(tci_print_csv(stdout, &document, error));
+	else
+		TC_TRY(tci_print_table(stdout, &document, error));
+	if (fflush(stdout) != 0 || ferror(stdout) != 0)
+		return tc_error_set(error, TC_IO, "cannot write the report to standard output");
+	return TC_OK;
+}
+
+static bool tci_run_nothing_fits(const struct tci_run *run)
+{
+	for (size_t i = 0; i < run->result_count; i++)
+		if (run->results[i].status == TC_OK)
+			return false;
+	return true;
+}
+
+static enum tc_status tci_run_all(struct tci_run *run, struct tc_error *error)
+{
+	TC_TRY(tci_run_load(run, error));
+	tci_run_warn(run);
+	enum tc_status status = tci_run_policies(run, error);
+	tci_progress(run, run->options.policy_count);
+	TC_TRY(status);
+	return tci_run_print(run, error);
+}
+
+int tci_sim_run(int argc, char **argv)
+{
+	struct tci_run run = {0};
+	struct tc_error error = {0};
+	int code = TCI_EXIT_OK;
+	enum tc_status status = tci_run_options_parse(argc, argv, &run.options, &error);
+	if (status == TC_OK && run.options.help)
+		tci_run_help();
+	else if (status == TC_OK)
+		status = tci_run_all(&run, &error);
+	if (status != TC_OK)
+		code = tci_fail(&error);
+	else if (!run.options.help && tci_run_nothing_fits(&run))
+		code = TCI_EXIT_INFEASIBLE;
+	for (size_t i = 0; i < run.result_count; i++)
+		tc_result_clear(&run.results[i]);
+	free(run.results);
+	tc_steps_free(run.steps);
+	tc_trace_free(run.trace);
+	tc_machine_free(run.machine);
+	tci_run_options_clear(&run.options);
+	return code;
+}
