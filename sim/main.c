@@ -44,9 +44,9 @@ static int tci_unknown_verb(const char *name)
 	for (int i = 0; i < VERB_COUNT; i++)
 		names[i] = verbs[i].name;
 	const char *nearest = tc_nearest_name(name, names, VERB_COUNT);
-	fprintf(stderr, "tencache-sim: unknown verb '%s'", name);
+	fprintf(stderr, "tencache-sim: unknown verb \"%s\"", name);
 	if (nearest != NULL)
-		fprintf(stderr, "; did you mean '%s'?", nearest);
+		fprintf(stderr, "; did you mean \"%s\"?", nearest);
 	fprintf(stderr, "\nTry 'tencache-sim --help'.\n");
 	return TCI_EXIT_USAGE;
 }

@@ -104,8 +104,8 @@ static enum tc_status tci_choose(const char *option, const char *value, const ch
 	}
 	const char *nearest = tc_nearest_name(value, words, count);
 	return tc_error_set(error, TC_ARGUMENT, "--%s %s: expected one of %s%s%s%s", option, value,
-	                    list, nearest == NULL ? "" : "; did you mean '",
-	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
+	                    list, nearest == NULL ? "" : "; did you mean \"",
+	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
 }
 
 static enum tc_status tci_add_policy(struct tci_run_options *options, const char *text,
@@ -257,9 +257,9 @@ static enum tc_status tci_bad_option(const char *text, const struct option *list
 		start++;
 	(void)snprintf(name, sizeof name, "%.*s", (int)strcspn(start, "="), start);
 	const char *nearest = tc_nearest_name(name, names, count);
-	return tc_error_set(error, TC_ARGUMENT, "unknown option '%s'%s%s%s; see --help", text,
-	                    nearest == NULL ? "" : "; did you mean '--",
-	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
+	return tc_error_set(error, TC_ARGUMENT, "unknown option \"%s\"%s%s%s; see --help", text,
+	                    nearest == NULL ? "" : "; did you mean \"--",
+	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
 }
 
 static enum tc_status tci_parse_list(int argc, char **argv, const struct option *list,
@@ -285,9 +285,10 @@ static enum tc_status tci_parse_list(int argc, char **argv, const struct option 
 			TC_TRY(tci_set_option(options, option, optarg, error));
 	}
 	if (optind < argc)
-		return tc_error_set(error, TC_ARGUMENT,
-		                    "unexpected argument '%s'; the trace is given with --trace %s",
-		                    argv[optind], argv[optind]);
+		return tc_error_set(
+		    error, TC_ARGUMENT,
+		    "unexpected argument \"%s\"; the trace is given with --trace %s", argv[optind],
+		    argv[optind]);
 	return TC_OK;
 }
 
@@ -298,7 +299,7 @@ static enum tc_status tci_check_options(struct tci_run_options *options, struct 
 	if (options->trace_path == NULL)
 		return tc_error_set(
 		    error, TC_ARGUMENT,
-		    "no trace given; try 'tencache-sim --trace traces/opt13b.json'");
+		    "no trace given; try \"tencache-sim --trace traces/opt13b.json\"");
 	if (options->json && options->csv)
 		return tc_error_set(error, TC_ARGUMENT, "--json and --csv exclude each other");
 	bool standard = options->policy_count == 0;

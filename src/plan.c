@@ -196,8 +196,8 @@ static enum tc_status tci_emit_init(struct tc_planner *planner, struct tc_error 
 		if (pool->tier == TC_CPU && pool->pinned && planner->machine->pin_bytes_per_s > 0 &&
 		    !tc_mul_div_ceil(pool->bytes, TC_PS_PER_S, planner->machine->pin_bytes_per_s,
 		                     &command.duration_ps))
-			return tc_error_set(error, TC_TOO_LARGE, "pinning pool '%s' takes too long",
-			                    pool->name);
+			return tc_error_set(error, TC_TOO_LARGE,
+			                    "pinning pool \"%s\" takes too long", pool->name);
 		if (pool->tier == TC_GPU)
 			command.duration_ps = planner->machine->gpu_alloc_ps_per_call;
 		TC_TRY(tci_emit(planner, &command, NULL, 0, NULL, 0, NULL, error));

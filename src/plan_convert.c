@@ -25,11 +25,11 @@ static struct tc_bind tci_bind_slot(const struct tc_planner *planner, uint32_t t
 static enum tc_status tci_no_copy(const struct tc_planner *planner, uint32_t tensor,
                                   enum tc_tier tier, const char *verb, struct tc_error *error)
 {
-	return tc_error_set(error, TC_INTERNAL,
-	                    "policy %s wants to %s tensor '%s', but %s holds no copy of its latest "
-	                    "version",
-	                    planner->choice->text, verb, planner->table[tensor].name,
-	                    tc_tier_name(tier));
+	return tc_error_set(
+	    error, TC_INTERNAL,
+	    "policy %s wants to %s tensor \"%s\", but %s holds no copy of its latest "
+	    "version",
+	    planner->choice->text, verb, planner->table[tensor].name, tc_tier_name(tier));
 }
 
 enum tc_status tc_plan_convert(struct tc_planner *planner, uint32_t source, uint32_t target,
@@ -257,12 +257,12 @@ static enum tc_status tci_publish_convert(struct tc_planner *planner, uint32_t p
 	uint64_t id;
 	bool done;
 	if (master == TC_NONE)
-		return tc_error_set(error, TC_INTERNAL, "parameter '%s' has no master to convert",
+		return tc_error_set(error, TC_INTERNAL, "parameter \"%s\" has no master to convert",
 		                    planner->table[param].name);
 	TC_TRY(tc_plan_convert(planner, master, param, planner->publish_pool, options, &done, &id,
 	                       error));
 	if (!done)
-		return tc_error_set(error, TC_INTERNAL, "no publish slot for parameter '%s'",
+		return tc_error_set(error, TC_INTERNAL, "no publish slot for parameter \"%s\"",
 		                    planner->table[param].name);
 	tci_note_lane(planner, planner->end_last, id);
 	return TC_OK;
@@ -274,7 +274,7 @@ enum tc_status tc_plan_publish(struct tc_planner *planner, uint32_t param, struc
 	bool in_cpu = t->slots[TC_CPU] != TCI_NO_SLOT;
 	if (!in_cpu && planner->publish_pool == TC_NO_POOL)
 		return tc_error_set(error, TC_INTERNAL,
-		                    "policy %s publishes '%s' without a publish pool",
+		                    "policy %s publishes \"%s\" without a publish pool",
 		                    planner->choice->text, planner->table[param].name);
 	TC_TRY(tci_publish_convert(planner, param, error));
 	for (int tier = 0; tier < TCI_TIERS; tier++) {

@@ -68,7 +68,7 @@ enum tc_status tc_plan_classes(struct tc_planner *planner, enum tc_tier tier, co
 		if (!tc_mul_u64(sizes[i].buffer_bytes, sizes[i].count, &part) ||
 		    !tc_add_u64(total, part, &total))
 			status = tc_error_set(error, TC_TOO_LARGE,
-			                      "pool '%s' would be larger than 2^64 bytes", name);
+			                      "pool \"%s\" would be larger than 2^64 bytes", name);
 	}
 	if (status == TC_OK)
 		status =
@@ -164,7 +164,7 @@ enum tc_status tc_plan_place(struct tc_planner *planner, uint32_t tensor, uint32
 		tc_format_bytes_both(tc_plan_pool_free(planner, pool), have);
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
-		    "tensor '%s' needs %s in pool '%s' (%s memory), but only %s of it "
+		    "tensor \"%s\" needs %s in pool \"%s\" (%s memory), but only %s of it "
 		    "are free; more %s memory or another home for it would help",
 		    planner->table[tensor].name, need, planner->pools[pool].info.name,
 		    tc_tier_name(tier), have, tc_tier_name(tier));

@@ -41,10 +41,11 @@ static enum tc_status tci_pool_refuse(struct tc_planner *planner, enum tc_tier t
 	const char *option = tier == TC_GPU   ? "--gpu-memory"
 	                     : tier == TC_CPU ? "--cpu-memory"
 	                                      : "--nvme-capacity";
-	return tc_error_set(error, TC_INFEASIBLE,
-	                    "pool '%s' needs %s of %s memory, but only %s is left of machine %s; a "
-	                    "larger %s, a smaller batch or other pool parameters would help",
-	                    name, need, tc_tier_name(tier), have, planner->machine->name, option);
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "pool \"%s\" needs %s of %s memory, but only %s is left of machine %s; a "
+	    "larger %s, a smaller batch or other pool parameters would help",
+	    name, need, tc_tier_name(tier), have, planner->machine->name, option);
 }
 
 enum tc_status tci_pool_add(struct tc_planner *planner, enum tc_tier tier, const char *name,
@@ -52,7 +53,8 @@ enum tc_status tci_pool_add(struct tc_planner *planner, enum tc_tier tier, const
                             struct tc_error *error)
 {
 	if (!planner->declaring)
-		return tc_error_set(error, TC_INTERNAL, "pool '%s' created outside begin()", name);
+		return tc_error_set(error, TC_INTERNAL, "pool \"%s\" created outside begin()",
+		                    name);
 	if (!planner->unlimited && bytes > tc_plan_free_bytes(planner, tier))
 		return tci_pool_refuse(planner, tier, name, bytes, error);
 	if (!tc_grow_array(&planner->pools, &planner->pool_capacity, planner->pool_count + 1u,
@@ -162,7 +164,7 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 	uint32_t index = planner->tensors[tensor].slots[tier];
 	if (index == TCI_NO_SLOT)
 		return tc_error_set(error, TC_INTERNAL,
-		                    "tensor '%s' has no copy in %s to give back",
+		                    "tensor \"%s\" has no copy in %s to give back",
 		                    planner->table[tensor].name, tc_tier_name(tier));
 	struct tci_slot *slot = &planner->slots[index];
 	struct tci_pool *pool = &planner->pools[slot->pool];

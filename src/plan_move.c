@@ -168,12 +168,12 @@ static enum tc_status tci_target_slot(struct tc_planner *planner, uint32_t tenso
 static enum tc_status tci_no_source(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                                     struct tc_error *error)
 {
-	return tc_error_set(error, TC_ARGUMENT,
-	                    "policy %s moves tensor '%s' to pool '%s', but no copy of its latest "
-	                    "version %llu exists elsewhere",
-	                    planner->choice->text, planner->table[tensor].name,
-	                    planner->pools[pool].info.name,
-	                    (unsigned long long)tci_latest(planner, tensor));
+	return tc_error_set(
+	    error, TC_ARGUMENT,
+	    "policy %s moves tensor \"%s\" to pool \"%s\", but no copy of its latest "
+	    "version %llu exists elsewhere",
+	    planner->choice->text, planner->table[tensor].name, planner->pools[pool].info.name,
+	    (unsigned long long)tci_latest(planner, tensor));
 }
 
 enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
@@ -199,9 +199,10 @@ enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_
 	bool middle_taken = two_hops && middle == TCI_NO_SLOT;
 	if (middle_taken) {
 		if (staging == TC_NO_POOL)
-			return tc_error_set(error, TC_INTERNAL,
-			                    "tensor '%s' goes between GPU and NVMe without staging",
-			                    planner->table[tensor].name);
+			return tc_error_set(
+			    error, TC_INTERNAL,
+			    "tensor \"%s\" goes between GPU and NVMe without staging",
+			    planner->table[tensor].name);
 		TC_TRY(tci_slot_take(planner, staging, tensor, &middle, error));
 		if (middle == TCI_NO_SLOT) {
 			*moved = false;
@@ -237,7 +238,7 @@ enum tc_status tc_plan_drop(struct tc_planner *planner, uint32_t tensor, enum tc
 	    tci_source_tier(planner, tensor, tier) == TC_TIER_COUNT)
 		return tc_error_set(
 		    error, TC_INTERNAL,
-		    "policy %s drops the last copy of tensor '%s' (version %llu, in "
+		    "policy %s drops the last copy of tensor \"%s\" (version %llu, in "
 		    "%s); evict or spill it first",
 		    planner->choice->text, planner->table[tensor].name,
 		    (unsigned long long)tci_latest(planner, tensor), tc_tier_name(tier));

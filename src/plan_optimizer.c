@@ -93,7 +93,7 @@ enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
 	if (!moved)
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
-		    "no room in host memory for gradient '%s' (%llu bytes); use more "
+		    "no room in host memory for gradient \"%s\" (%llu bytes); use more "
 		    "--cpu-memory",
 		    planner->table[gradient].name,
 		    (unsigned long long)planner->table[gradient].bytes);
@@ -123,7 +123,7 @@ static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t
 			if (!done)
 				return tc_error_set(error, TC_INFEASIBLE,
 				                    "no room in host memory for the FP32 form of "
-				                    "gradient '%s'; use more --cpu-memory",
+				                    "gradient \"%s\"; use more --cpu-memory",
 				                    planner->table[t].name);
 		}
 	}
@@ -149,7 +149,7 @@ static enum tc_status tci_load_state(struct tc_planner *planner, uint32_t first_
 			if (!moved)
 				return tc_error_set(
 				    error, TC_INFEASIBLE,
-				    "no room in host memory for optimizer state '%s'; "
+				    "no room in host memory for optimizer state \"%s\"; "
 				    "use more --cpu-memory",
 				    planner->table[t].name);
 		}

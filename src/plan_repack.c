@@ -78,7 +78,7 @@ enum tc_status tci_repack(struct tc_planner *planner, uint32_t pool, uint64_t by
 		status = tci_slot_take(planner, pool, residents[i].tensor, &slot, error);
 		if (status == TC_OK && slot == TCI_NO_SLOT)
 			status =
-			    tc_error_set(error, TC_INTERNAL, "an emptied pool does not take '%s'",
+			    tc_error_set(error, TC_INTERNAL, "an emptied pool does not take \"%s\"",
 			                 planner->table[residents[i].tensor].name);
 		if (status == TC_OK && residents[i].holds_content)
 			status = tc_plan_move(planner, residents[i].tensor, pool,

@@ -61,14 +61,14 @@ static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t s
 	tc_format_bytes_both(planner->table[tensor].bytes, need);
 	tc_format_bytes_both(tc_plan_pool_free(planner, pool), have);
 	tc_format_bytes_both(planner->largest_need, all);
-	return tc_error_set(error, TC_INFEASIBLE,
-	                    "%s needs %s for tensor '%s', but pool '%s' has %s free and nothing "
-	                    "can be evicted; the "
-	                    "largest need of any step is %s; a larger --gpu-memory, a smaller "
-	                    "batch or sequence, or "
-	                    "activation checkpointing would help",
-	                    where, need, planner->table[tensor].name,
-	                    planner->pools[pool].info.name, have, all);
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "%s needs %s for tensor \"%s\", but pool \"%s\" has %s free and nothing "
+	    "can be evicted; the "
+	    "largest need of any step is %s; a larger --gpu-memory, a smaller "
+	    "batch or sequence, or "
+	    "activation checkpointing would help",
+	    where, need, planner->table[tensor].name, planner->pools[pool].info.name, have, all);
 }
 
 static enum tc_status tci_step_take(struct tc_planner *planner, uint32_t step, uint32_t pool,
@@ -180,7 +180,7 @@ static enum tc_status tci_step_binds(struct tc_planner *planner, uint32_t step,
 		uint32_t slot = tensor->slots[TC_GPU];
 		if (slot == TCI_NO_SLOT)
 			return tc_error_set(error, TC_INTERNAL,
-			                    "tensor '%s' left the GPU before step %u used it",
+			                    "tensor \"%s\" left the GPU before step %u used it",
 			                    planner->table[touch->tensor].name, step);
 		bind->pool = planner->slots[slot].pool;
 		bind->offset = planner->slots[slot].offset;

@@ -84,7 +84,7 @@ static enum tc_status tci_fetch_or_delay(struct tci_ten_cache *cache, struct tc_
 	if (!cache->delay_empty)
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
-		    "10cache has no GPU buffer for '%s' (%llu bytes) when its fetch is "
+		    "10cache has no GPU buffer for \"%s\" (%llu bytes) when its fetch is "
 		    "due; gpu-buffers= with more of that size, or empty-class=delay, "
 		    "would help",
 		    tc_plan_trace(planner)->tensors[tensor].name,
@@ -245,7 +245,7 @@ static enum tc_status tci_repair(struct tci_ten_cache *cache, struct tc_planner 
 		if (status == TC_OK && !done)
 			status =
 			    tc_error_set(error, TC_INTERNAL,
-			                 "10cache cannot restore its window: no buffer for '%s'",
+			                 "10cache cannot restore its window: no buffer for \"%s\"",
 			                 tc_plan_trace(planner)->tensors[t].name);
 	}
 	cache->delayed_count = 0;

@@ -200,7 +200,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 		if (!cache->has_nvme)
 			return tc_error_set(
 			    error, TC_INFEASIBLE,
-			    "the CPU pool of 10cache has no buffer for parameter '%s' and "
+			    "the CPU pool of 10cache has no buffer for parameter \"%s\" and "
 			    "machine %s has no NVMe; more --cpu-memory, a smaller a-cpu= "
 			    "or cpu-buffers= would help",
 			    tc_plan_trace(planner)->tensors[t].name,

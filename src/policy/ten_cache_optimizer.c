@@ -122,7 +122,7 @@ static enum tc_status tci_settle_state(struct tci_ten_cache *cache, struct tc_pl
 		if (on_nvme && !cache->has_nvme)
 			return tc_error_set(
 			    error, TC_INFEASIBLE,
-			    "host memory has no FP32 slot for parameter '%s' and machine "
+			    "host memory has no FP32 slot for parameter \"%s\" and machine "
 			    "%s has no NVMe; more --cpu-memory, f-fp32= or fp32-buffers= "
 			    "would help",
 			    tc_plan_trace(planner)->tensors[param].name,

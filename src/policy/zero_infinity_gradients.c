@@ -24,7 +24,7 @@ static enum tc_status tci_zero_no_room(const struct tc_planner *planner, uint32_
                                        const char *where, struct tc_error *error)
 {
 	return tc_error_set(error, TC_INTERNAL,
-	                    "zero-infinity: the gradient of '%s' does not fit %s that was made for "
+	                    "zero-infinity: the gradient of \"%s\" does not fit %s that was made for "
 	                    "it; please report this",
 	                    tc_plan_trace(planner)->tensors[parameter].name, where);
 }

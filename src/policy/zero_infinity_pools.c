@@ -94,7 +94,7 @@ static enum tc_status tci_zero_derive_gradients(struct tci_zero *zero, struct tc
 		uint64_t bytes = tc_plan_tensor(planner, p->gradient).bytes, full;
 		if (!tc_mul_u64(p->elements, 4, &full))
 			return tc_error_set(error, TC_TOO_LARGE,
-			                    "parameter '%s' has too many elements",
+			                    "parameter \"%s\" has too many elements",
 			                    tc_plan_trace(planner)->tensors[t].name);
 		TC_TRY(tci_zero_derive(planner, p->gradient, "bucket", bytes, p->elements,
 		                       &p->bucket_copy, error));
@@ -204,14 +204,14 @@ static enum tc_status tci_zero_staging(struct tci_zero *zero, struct tc_planner 
 	uint64_t most = zero->parameters[largest].elements;
 	if (chosen && most > settings->buffer_elements) {
 		tc_plan_note(planner,
-		             "buffer-size=auto made the staging buffers %llu elements for '%s' "
+		             "buffer-size=auto made the staging buffers %llu elements for \"%s\" "
 		             "(DeepSpeed refuses tensors above its default 1e8)",
 		             (unsigned long long)most, trace->tensors[largest].name);
 		settings->buffer_elements = most;
 	}
 	if (most > settings->buffer_elements)
 		return tc_error_set(error, TC_INFEASIBLE,
-		                    "parameter '%s' has %llu elements, but the staging buffers of "
+		                    "parameter \"%s\" has %llu elements, but the staging buffers of "
 		                    "zero-infinity have buffer-size=%llu; buffer-size=%llu or "
 		                    "buffer-size=auto works",
 		                    trace->tensors[largest].name, (unsigned long long)most,

@@ -32,7 +32,7 @@ static enum tc_status tci_zero_no_buffer(const struct tci_zero *zero,
 	tc_step_describe(tc_plan_steps(planner), tc_plan_step(planner), where, sizeof where);
 	return tc_error_set(
 	    error, TC_INFEASIBLE,
-	    "%s reads parameter '%s' from NVMe, but all %llu staging buffers hold "
+	    "%s reads parameter \"%s\" from NVMe, but all %llu staging buffers hold "
 	    "tensors that the same step needs; zero-infinity:buffer-count=%llu works "
 	    "there",
 	    where, tc_plan_trace(planner)->tensors[parameter].name,
