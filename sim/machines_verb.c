@@ -27,17 +27,17 @@ static const char help[] =
     "  tencache-sim machines h100\n"
     "  tencache-sim machines --json rtx4090 > my-box.json\n";
 
-static void list_row(struct tci_text_table *table, const struct tc_machine *m)
+static void list_row(struct tci_table *table, const struct tc_machine *m)
 {
-	tci_text_cell(table, "%s", m->name);
-	tci_text_cell(table, "%.1f", (double)m->capacity_bytes[TC_GPU] / 1e9);
-	tci_text_cell(table, "%.0f", (double)m->capacity_bytes[TC_CPU] / 1e9);
-	tci_text_cell(table, "%.1f / %.1f", (double)m->h2d.bytes_per_s / 1e9,
+	tci_table_cell(table, "%s", m->name);
+	tci_table_cell(table, "%.1f", (double)m->capacity_bytes[TC_GPU] / 1e9);
+	tci_table_cell(table, "%.0f", (double)m->capacity_bytes[TC_CPU] / 1e9);
+	tci_table_cell(table, "%.1f / %.1f", (double)m->h2d.bytes_per_s / 1e9,
 	              (double)m->d2h.bytes_per_s / 1e9);
-	tci_text_cell(table, "%.1f / %.1f", (double)m->nvme_read.bytes_per_s / 1e9,
+	tci_table_cell(table, "%.1f / %.1f", (double)m->nvme_read.bytes_per_s / 1e9,
 	              (double)m->nvme_write.bytes_per_s / 1e9);
-	tci_text_cell(table, "%s", tc_confidence_name(m->confidence));
-	tci_text_cell(table, "%s", m->summary);
+	tci_table_cell(table, "%s", tc_confidence_name(m->confidence));
+	tci_table_cell(table, "%s", m->summary);
 }
 
 static json_t *list_json(const struct tc_machine *m)
@@ -49,7 +49,7 @@ static json_t *list_json(const struct tc_machine *m)
 	                 (json_int_t)m->capacity_bytes[TC_NVME], "sha256", m->sha256);
 }
 
-static enum tc_status add_presets(char **names, size_t count, struct tci_text_table *table,
+static enum tc_status add_presets(char **names, size_t count, struct tci_table *table,
                                   json_t *array, struct tc_error *error)
 {
 	for (size_t i = 0; i < count; ++i) {
@@ -80,18 +80,18 @@ static enum tc_status list_presets(bool as_json, struct tc_error *error)
 	char **names;
 	size_t count;
 	TC_TRY(tc_machine_names(NULL, &names, &count, error));
-	struct tci_text_table table = {.alignment = "lrrrrll"};
+	struct tci_table table = {.alignment = "lrrrrll"};
 	json_t *array = json_array();
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; ++i)
-		tci_text_cell(&table, "%s", heads[i]);
+		tci_table_cell(&table, "%s", heads[i]);
 	enum tc_status status = add_presets(names, count, &table, array, error);
 	tc_machine_names_free(names, count);
 	if (status == TC_OK && as_json)
 		status = print_json(array, error);
 	json_decref(array);
 	if (status == TC_OK && !as_json)
-		return tci_text_print(&table, stdout, error);
-	tci_text_clear(&table);
+		return tci_table_print(&table, stdout, error);
+	tci_table_clear(&table);
 	return status;
 }
 
@@ -99,23 +99,23 @@ static enum tc_status show_values(const struct tc_machine *machine, struct tc_er
 {
 	size_t count;
 	const struct tc_machine_value *values = tc_machine_values(machine, &count);
-	struct tci_text_table table = {.alignment = "llll"};
+	struct tci_table table = {.alignment = "llll"};
 	(void)printf("%s: %s\nsource: %s (%s), lowest confidence: %s\nfile: %s\nsha256: %s\n\n",
 	             machine->name, machine->summary, machine->source, machine->date,
 	             tc_confidence_name(machine->confidence), machine->file_name, machine->sha256);
-	tci_text_cell(&table, "value");
-	tci_text_cell(&table, "is");
-	tci_text_cell(&table, "confidence");
-	tci_text_cell(&table, "source");
+	tci_table_cell(&table, "value");
+	tci_table_cell(&table, "is");
+	tci_table_cell(&table, "confidence");
+	tci_table_cell(&table, "source");
 	for (size_t i = 0; i < count; ++i) {
-		tci_text_cell(&table, "%s", values[i].path);
-		tci_text_cell(&table, "%s", values[i].text);
-		tci_text_cell(&table, "%s",
+		tci_table_cell(&table, "%s", values[i].path);
+		tci_table_cell(&table, "%s", values[i].text);
+		tci_table_cell(&table, "%s",
 		              values[i].is_default ? "" : tc_confidence_name(values[i].confidence));
-		tci_text_cell(&table, "%s",
+		tci_table_cell(&table, "%s",
 		              values[i].is_default ? "(not given)" : values[i].source);
 	}
-	return tci_text_print(&table, stdout, error);
+	return tci_table_print(&table, stdout, error);
 }
 
 static enum tc_status show_machine(const char *name, bool as_json, struct tc_error *error)

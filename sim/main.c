@@ -17,7 +17,6 @@ static const struct tci_verb {
     {"run", tci_sim_run, "simulate policies on a trace (the default verb)"},
     {"policies", tci_sim_policies, "list policies and their parameters"},
     {"machines", tci_sim_machines, "list machine presets and their values"},
-    {"inspect", tci_sim_inspect, "what is in a trace, and what must fit"},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 
@@ -33,7 +32,6 @@ static void tci_print_help(void)
 	    "  tencache-sim --trace traces/opt13b.json\n"
 	    "  tencache-sim --trace traces/opt13b.json --policy 10cache,lru --gpu-memory 24GiB\n"
 	    "  tencache-sim policies 10cache\n"
-	    "  tencache-sim inspect --trace traces/gpt2.jsonl.gz\n"
 	    "\n`tencache-sim VERB --help` explains a verb. Exit codes: 0 ok, 1 failed, 2 usage or\n"
 	    "bad input, 3 everything asked for is infeasible.\n");
 }

@@ -44,16 +44,16 @@ static enum tc_status list_policies(struct tc_error *error)
 {
 	size_t count;
 	const struct tc_policy *const *policies = tc_policies(&count);
-	struct tci_text_table table = {.alignment = "lrl"};
-	tci_text_cell(&table, "policy");
-	tci_text_cell(&table, "parameters");
-	tci_text_cell(&table, "what it does");
+	struct tci_table table = {.alignment = "lrl"};
+	tci_table_cell(&table, "policy");
+	tci_table_cell(&table, "parameters");
+	tci_table_cell(&table, "what it does");
 	for (size_t i = 0; i < count; ++i) {
-		tci_text_cell(&table, "%s", policies[i]->name);
-		tci_text_cell(&table, "%zu", policies[i]->parameter_count);
-		tci_text_cell(&table, "%s", policies[i]->summary);
+		tci_table_cell(&table, "%s", policies[i]->name);
+		tci_table_cell(&table, "%zu", policies[i]->parameter_count);
+		tci_table_cell(&table, "%s", policies[i]->summary);
 	}
-	return tci_text_print(&table, stdout, error);
+	return tci_table_print(&table, stdout, error);
 }
 
 static void show_policy(const struct tc_policy *policy)

@@ -48,31 +48,31 @@ static void print_head(FILE *out, const struct tci_document *document)
 	              tc_format_bytes_both(machine->capacity_bytes[TC_CPU], cpu));
 }
 
-static void time_row(struct tci_text_table *table, const struct tc_result *result)
+static void time_row(struct tci_table *table, const struct tc_result *result)
 {
 	enum tc_stall_cause cause = main_cause(result);
 	double time = seconds(result->iteration_ps);
-	tci_text_cell(table, "%s", result->policy);
-	tci_text_cell(table, "%.3f", time);
-	tci_text_cell(table, "%.3f", seconds(result->compute_ps));
-	tci_text_cell(table, "%.3f", seconds(result->stall_ps));
+	tci_table_cell(table, "%s", result->policy);
+	tci_table_cell(table, "%.3f", time);
+	tci_table_cell(table, "%.3f", seconds(result->compute_ps));
+	tci_table_cell(table, "%.3f", seconds(result->stall_ps));
 	if (result->stall_ps > 0)
-		tci_text_cell(table, "%.0f %% %s",
+		tci_table_cell(table, "%.0f %% %s",
 		              percent(result->stalls_ps[cause], result->stall_ps),
 		              tc_stall_cause_name(cause));
 	else
-		tci_text_cell(table, "-");
-	tci_text_cell(table, "%.3f", seconds(result->cold_iteration_ps));
+		tci_table_cell(table, "-");
+	tci_table_cell(table, "%.3f", seconds(result->cold_iteration_ps));
 	if (result->tokens > 0 && time > 0)
-		tci_text_cell(table, "%.0f", (double)result->tokens / time);
+		tci_table_cell(table, "%.0f", (double)result->tokens / time);
 	else
-		tci_text_cell(table, "-");
-	tci_text_cell(table, "%.1f", time > 0 ? (double)result->flops / time / 1e12 : 0.0);
+		tci_table_cell(table, "-");
+	tci_table_cell(table, "%.1f", time > 0 ? (double)result->flops / time / 1e12 : 0.0);
 	if (result->price_per_million_tokens_micro_usd > 0)
-		tci_text_cell(table, "%.2f",
+		tci_table_cell(table, "%.2f",
 		              (double)result->price_per_million_tokens_micro_usd / 1e6);
 	else
-		tci_text_cell(table, "-");
+		tci_table_cell(table, "-");
 }
 
 static enum tc_status print_times(FILE *out, const struct tci_document *document,
@@ -81,47 +81,47 @@ static enum tc_status print_times(FILE *out, const struct tci_document *document
 	static const char *const heads[] = {"policy",   "iteration s",     "compute s",
 	                                    "stall s",  "stall mostly by", "cold s",
 	                                    "tokens/s", "TFLOP/s",         "USD/Mtoken"};
-	struct tci_text_table table = {.alignment = "lrrrlrrrr"};
+	struct tci_table table = {.alignment = "lrrrlrrrr"};
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; ++i)
-		tci_text_cell(&table, "%s", heads[i]);
+		tci_table_cell(&table, "%s", heads[i]);
 	for (size_t i = 0; i < document->result_count; ++i) {
 		const struct tc_result *result = &document->results[i];
 		if (result->status == TC_OK) {
 			time_row(&table, result);
 			continue;
 		}
-		tci_text_cell(&table, "%s", result->policy);
-		tci_text_cell(&table, "infeasible");
+		tci_table_cell(&table, "%s", result->policy);
+		tci_table_cell(&table, "infeasible");
 		for (size_t k = 2; k < sizeof heads / sizeof *heads; ++k)
-			tci_text_cell(&table, "%s", "");
+			tci_table_cell(&table, "%s", "");
 	}
-	return tci_text_print(&table, out, error);
+	return tci_table_print(&table, out, error);
 }
 
-static void hit_cell(struct tci_text_table *table, uint64_t part, uint64_t whole)
+static void hit_cell(struct tci_table *table, uint64_t part, uint64_t whole)
 {
 	if (whole > 0)
-		tci_text_cell(table, "%.1f", percent(part, whole));
+		tci_table_cell(table, "%.1f", percent(part, whole));
 	else
-		tci_text_cell(table, "-");
+		tci_table_cell(table, "-");
 }
 
-static void data_row(struct tci_text_table *table, const struct tc_result *result)
+static void data_row(struct tci_table *table, const struct tc_result *result)
 {
 	static const enum tc_queue queues[] = {TC_QUEUE_H2D, TC_QUEUE_D2H, TC_QUEUE_NVME_READ,
 	                                       TC_QUEUE_NVME_WRITE};
 	const struct tc_hits *forward = &result->phases[TC_FORWARD].hits;
 	const struct tc_hits *backward = &result->phases[TC_BACKWARD].hits;
 	uint64_t requests = forward->requests + backward->requests;
-	tci_text_cell(table, "%s", result->policy);
-	tci_text_cell(table, "%" PRIu64, requests);
+	tci_table_cell(table, "%s", result->policy);
+	tci_table_cell(table, "%" PRIu64, requests);
 	hit_cell(table, forward->resident + backward->resident, requests);
 	hit_cell(table, forward->covered + backward->covered, requests);
 	hit_cell(table, forward->ready + backward->ready, requests);
 	for (size_t i = 0; i < sizeof queues / sizeof *queues; ++i)
-		tci_text_cell(table, "%.2f", (double)result->transfers[queues[i]].bytes / 1e9);
+		tci_table_cell(table, "%.2f", (double)result->transfers[queues[i]].bytes / 1e9);
 	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
-		tci_text_cell(table, "%.2f",
+		tci_table_cell(table, "%.2f",
 		              (double)result->memory[tier].peak_bytes / (double)(1ull << 30));
 }
 
@@ -131,9 +131,9 @@ static enum tc_status print_data(FILE *out, const struct tci_document *document,
 	static const char *const heads[] = {"policy",     "requests",     "resident %", "covered %",
 	                                    "ready %",    "h2d GB",       "d2h GB",     "read GB",
 	                                    "written GB", "GPU peak GiB", "host GiB",   "NVMe GiB"};
-	struct tci_text_table table = {.alignment = "lrrrrrrrrrrr"};
+	struct tci_table table = {.alignment = "lrrrrrrrrrrr"};
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; ++i)
-		tci_text_cell(&table, "%s", heads[i]);
+		tci_table_cell(&table, "%s", heads[i]);
 	for (size_t i = 0; i < document->result_count; ++i)
 		if (document->results[i].status == TC_OK)
 			data_row(&table, &document->results[i]);
@@ -142,7 +142,7 @@ static enum tc_status print_data(FILE *out, const struct tci_document *document,
 	    "earlier request,\ncovered = resident or already being fetched, ready = arrived "
 	    "when asked for\n\n",
 	    out);
-	return tci_text_print(&table, out, error);
+	return tci_table_print(&table, out, error);
 }
 
 static void print_warnings(FILE *out, const struct tc_result *result)

@@ -20,7 +20,7 @@ static size_t width(const char *text)
 	return characters;
 }
 
-void tci_text_cell(struct tci_text_table *table, const char *format, ...)
+void tci_table_cell(struct tci_table *table, const char *format, ...)
 {
 	char text[2048];
 	va_list arguments;
@@ -56,15 +56,15 @@ static void print_row(FILE *out, char *const *cells, const char *alignment, size
 	(void)fputc('\n', out);
 }
 
-void tci_text_clear(struct tci_text_table *table)
+void tci_table_clear(struct tci_table *table)
 {
 	for (size_t i = 0; i < table->count; ++i)
 		free(table->cells[i]);
 	free(table->cells);
-	*table = (struct tci_text_table){.alignment = table->alignment};
+	*table = (struct tci_table){.alignment = table->alignment};
 }
 
-enum tc_status tci_text_print(struct tci_text_table *table, FILE *out, struct tc_error *error)
+enum tc_status tci_table_print(struct tci_table *table, FILE *out, struct tc_error *error)
 {
 	size_t columns = strlen(table->alignment), widths[MAX_COLUMNS] = {0};
 	bool failed = table->failed || columns == 0 || columns > MAX_COLUMNS;
@@ -77,7 +77,7 @@ enum tc_status tci_text_print(struct tci_text_table *table, FILE *out, struct tc
 		for (size_t i = 0; i + columns <= table->count; i += columns)
 			print_row(out, table->cells + i, table->alignment, columns, widths);
 	}
-	tci_text_clear(table);
+	tci_table_clear(table);
 	if (failed)
 		return tc_error_no_memory(error, "a table", 0);
 	return ferror(out) ? tc_error_set(error, TC_IO, "cannot write the output") : TC_OK;

@@ -11,7 +11,7 @@
 #include "tencache/error.h"
 
 /** Filled cell by cell, row by row. Owned by the caller. */
-struct tci_text_table {
+struct tci_table {
 	const char *alignment; /**< one letter for each column: l or r */
 	char **cells;
 	size_t count, capacity;
@@ -19,11 +19,11 @@ struct tci_text_table {
 };
 
 /** Add the next cell. */
-void tci_text_cell(struct tci_text_table *table, const char *format, ...) TC_PRINTF(2, 3);
+void tci_table_cell(struct tci_table *table, const char *format, ...) TC_PRINTF(2, 3);
 /** Print with two blanks between columns, no trailing blanks, then forget the cells. The first row
  * is a header. @return TC_NO_MEMORY or TC_IO */
-enum tc_status tci_text_print(struct tci_text_table *table, FILE *out, struct tc_error *error);
+enum tc_status tci_table_print(struct tci_table *table, FILE *out, struct tc_error *error);
 /** Forget the cells. */
-void tci_text_clear(struct tci_text_table *table);
+void tci_table_clear(struct tci_table *table);
 
 #endif
