@@ -107,6 +107,27 @@ static void fix_nvme(const struct tci_document *document, const struct tc_result
 		               tc_format_bytes(on_drive > room ? on_drive - room : 0, missing));
 }
 
+/** Most of the idle time lies in the optimizer phase. */
+static bool in_optimizer(const struct tc_result *result)
+{
+	return result->phases[TC_OPTIMIZER].stall_ps > result->stall_ps / 2;
+}
+
+/** Late copies: of the optimizer's state, or of what forward and backward need. */
+static void fix_late(const struct tc_result *result, char *fix, size_t bytes)
+{
+	if (in_optimizer(result))
+		(void)snprintf(
+		    fix, bytes,
+		    "overlap in the optimizer phase, where moving and updating take turns: a "
+		    "policy that pipelines them, or more tokens per optimizer step");
+	else
+		(void)snprintf(
+		    fix, bytes,
+		    "a policy that fetches ahead, or a longer prefetch distance, which takes "
+		    "GPU memory");
+}
+
 static const char *cause_text(enum tc_stall_cause cause)
 {
 	static const char *const texts[TC_STALL_CAUSE_COUNT] = {
@@ -135,10 +156,7 @@ static void fix_for(const struct tci_document *document, const struct tc_result 
 		fix_optimizer(document, fix, bytes);
 		break;
 	case TC_STALL_ISSUED_LATE:
-		(void)snprintf(
-		    fix, bytes,
-		    "a policy that fetches ahead, or a longer prefetch distance, which takes "
-		    "GPU memory");
+		fix_late(result, fix, bytes);
 		break;
 	case TC_STALL_NO_BUFFER:
 		(void)snprintf(fix, bytes, "more GPU memory (--gpu-memory) or larger buffers");

@@ -167,9 +167,16 @@ static void print_warnings(FILE *out, const struct tc_result *result)
 	}
 	if (result->pinned_rounded_bytes > result->pinned_bytes) {
 		char asked[TC_UNIT_TEXT_BYTES], taken[TC_UNIT_TEXT_BYTES];
-		(void)fprintf(out, "  pins %s of host memory, %s as PyTorch rounds it\n",
+		uint64_t left = result->memory[TC_CPU].capacity_bytes;
+		left -= result->memory[TC_CPU].fixed_bytes < left
+		            ? result->memory[TC_CPU].fixed_bytes
+		            : left;
+		(void)fprintf(out, "  pins %s of host memory, %s as PyTorch rounds it%s\n",
 		              tc_format_bytes(result->pinned_bytes, asked),
-		              tc_format_bytes(result->pinned_rounded_bytes, taken));
+		              tc_format_bytes(result->pinned_rounded_bytes, taken),
+		              result->pinned_rounded_bytes > left
+		                  ? ": more than the host has, so allocate it exactly"
+		                  : "");
 	}
 	if (*result->notes.text != '\0')
 		(void)fprintf(out, "  %s\n", result->notes.text);

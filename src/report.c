@@ -10,7 +10,12 @@
 #include "report_parts.h"
 
 struct tc_report {
-	const struct tc_plan_info *info;
+	/** A copy: the result is asked for when the plan is over. Of its lists only `tensors` is
+	 * used after begin, and only while commands come. */
+	struct tc_plan_info info;
+	bool begun;
+	char *policy;
+	uint64_t pinned_bytes, pinned_rounded_bytes;
 	struct tci_times times;
 	struct tci_counts counts;
 	struct tci_memory memory;
@@ -65,6 +70,7 @@ void tc_report_free(struct tc_report *report)
 {
 	if (report == NULL)
 		return;
+	free(report->policy);
 	free(report->times.durations);
 	free(report->times.signatures);
 	free(report->times.module_stalls);
@@ -89,11 +95,38 @@ static void count_recompute_rows(struct tc_report *report, const struct tc_steps
 	}
 }
 
+static uint64_t round_pow2(uint64_t bytes)
+{
+	uint64_t rounded = 1;
+	while (rounded < bytes && rounded < 1ull << 63)
+		rounded *= 2;
+	return rounded;
+}
+
+static void add_pools(struct tc_report *report, const struct tc_plan_info *info)
+{
+	bool pow2 = info->machine != NULL && info->machine->pinned_rounding == TC_PINNED_POW2;
+	for (uint32_t i = 0; i < info->pool_count; ++i) {
+		const struct tc_pool_info *pool = &info->pools[i];
+		if (pool->tier != TC_CPU || !pool->pinned || pool->bytes == 0)
+			continue;
+		report->pinned_bytes += pool->bytes;
+		report->pinned_rounded_bytes += pow2 ? round_pow2(pool->bytes) : pool->bytes;
+	}
+}
+
 static enum tc_status plan_begin(void *self, const struct tc_plan_info *info,
                                  struct tc_error *error)
 {
 	struct tc_report *report = self;
-	report->info = info;
+	size_t length = strlen(info->policy) + 1;
+	report->policy = malloc(length);
+	if (report->policy == NULL)
+		return tc_error_no_memory(error, "a report", length);
+	memcpy(report->policy, info->policy, length);
+	report->info = *info;
+	report->begun = true;
+	add_pools(report, info);
 	if (info->trace != NULL) {
 		report->times.module_count = info->trace->module_count;
 		report->times.module_stalls =
@@ -123,18 +156,18 @@ static enum tc_status plan_command(void *self, const struct tc_command *command,
 
 static uint32_t module_of(const struct tc_report *report, const struct tc_command *command)
 {
-	if (report->info->steps == NULL || command->step >= report->step_count)
+	if (report->info.steps == NULL || command->step >= report->step_count)
 		return TC_NONE;
-	return report->info->steps->steps[command->step].module;
+	return report->info.steps->steps[command->step].module;
 }
 
 static enum tc_status check_command(const struct tc_report *report,
                                     const struct tc_command *command, struct tc_error *error)
 {
-	if (report->info == NULL)
+	if (!report->begun)
 		return tc_error_set(error, TC_INTERNAL,
 		                    "report: a command ended before the plan began");
-	uint32_t tensors = report->info->tensor_count;
+	uint32_t tensors = report->info.tensor_count;
 	bool sound = command->tensor == TC_NONE || command->tensor < tensors;
 	for (uint32_t i = 0; i < command->served_count; ++i)
 		sound = sound && command->served[i].tensor < tensors;
@@ -168,7 +201,7 @@ static enum tc_status finished(void *self, const struct tc_command *command,
 		if (command->kind == TC_COMPUTE && command->served_count > 0 &&
 		    command->step < report->step_count)
 			recompute = report->recompute_rows[command->step];
-		tci_counts_add(&report->counts, report->info, command, timing, recompute);
+		tci_counts_add(&report->counts, &report->info, command, timing, recompute);
 	}
 	uint32_t slot = tci_times_slot(times, command->iteration);
 	if (slot != UINT32_MAX)
@@ -269,28 +302,6 @@ static void add_counts(const struct tci_counts *counts, struct tc_result *result
 	result->recompute_requests = counts->recompute_requests;
 }
 
-static uint64_t round_pow2(uint64_t bytes)
-{
-	uint64_t rounded = 1;
-	while (rounded < bytes && rounded < 1ull << 63)
-		rounded *= 2;
-	return rounded;
-}
-
-static void add_pools(const struct tc_plan_info *info, struct tc_result *result)
-{
-	bool pow2 = info->machine != NULL && info->machine->pinned_rounding == TC_PINNED_POW2;
-	result->pool_count = info->pool_count;
-	for (uint32_t i = 0; i < info->pool_count; ++i) {
-		const struct tc_pool_info *pool = &info->pools[i];
-		if (pool->tier != TC_CPU || !pool->pinned || pool->bytes == 0)
-			continue;
-		result->pinned_bytes += pool->bytes;
-		result->pinned_rounded_bytes += pow2 ? round_pow2(pool->bytes) : pool->bytes;
-	}
-	result->changes_semantics = info->staleness > 0;
-}
-
 /** Tokens, FLOPs, price and endurance: what trace and machine say about this iteration. */
 static void add_worth(const struct tc_plan_info *info, struct tc_result *result)
 {
@@ -325,16 +336,17 @@ enum tc_status tc_report_finish(struct tc_report *report, struct tc_result *resu
 {
 	const struct tci_times *times = &report->times;
 	*result = (struct tc_result){.status = TC_OK};
-	if (report->info == NULL || !times->closed)
+	if (report->policy == NULL || !times->closed)
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "report: the run has no complete iteration %" PRIu32
 		                    "; plan %" PRIu64 " iterations",
 		                    times->wanted, (uint64_t)times->wanted + 2);
-	size_t length = strlen(report->info->policy) + 1;
-	result->policy = malloc(length);
-	if (result->policy == NULL)
-		return tc_error_no_memory(error, "a result", length);
-	memcpy(result->policy, report->info->policy, length);
+	result->policy = report->policy;
+	report->policy = NULL;
+	result->pool_count = report->info.pool_count;
+	result->pinned_bytes = report->pinned_bytes;
+	result->pinned_rounded_bytes = report->pinned_rounded_bytes;
+	result->changes_semantics = report->info.staleness > 0;
 	tci_counts_finish(&report->counts);
 	add_counts(&report->counts, result);
 	enum tc_status status = add_times(times, result, error);
@@ -342,16 +354,15 @@ enum tc_status tc_report_finish(struct tc_report *report, struct tc_result *resu
 		result->transfers[q].busy_ps =
 		    tci_busy_within(&report->busy[q], times->wanted_start, times->wanted_end);
 	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier) {
-		const struct tc_machine *machine = report->info->machine;
+		const struct tc_machine *machine = report->info.machine;
 		result->memory[tier].capacity_bytes =
 		    machine != NULL ? machine->capacity_bytes[tier] : 0;
-		result->memory[tier].fixed_bytes = report->info->fixed_bytes[tier];
+		result->memory[tier].fixed_bytes = report->info.fixed_bytes[tier];
 	}
 	if (status == TC_OK)
 		status =
 		    tci_memory_report(&report->memory, times->wanted_end, result->memory, error);
-	add_pools(report->info, result);
-	add_worth(report->info, result);
+	add_worth(&report->info, result);
 	if (status != TC_OK)
 		tc_result_clear(result);
 	return status;

@@ -60,8 +60,7 @@ static enum tc_status add_event(struct tci_memory *memory, const struct tc_memor
 }
 
 static enum tc_status wait_for(struct tci_memory *memory, struct tci_known_command *other,
-                               const struct tc_memory_change *change, uint64_t earliest,
-                               struct tc_error *error)
+                               const struct tc_memory_change *change, struct tc_error *error)
 {
 	size_t index = memory->free_waiting;
 	if (index != 0) {
@@ -73,7 +72,7 @@ static enum tc_status wait_for(struct tci_memory *memory, struct tci_known_comma
 			                          memory->waiting_count);
 		index = ++memory->waiting_count;
 	}
-	memory->waiting[index - 1] = (struct tci_waiting_change){*change, earliest, other->waiting};
+	memory->waiting[index - 1] = (struct tci_waiting_change){*change, other->waiting};
 	other->waiting = index;
 	return TC_OK;
 }
@@ -93,7 +92,7 @@ static enum tc_status apply(struct tci_memory *memory, const struct tc_command *
 	if (change->after >= memory->first_known) {
 		struct tci_known_command *other = known(memory, change->after);
 		if (!other->finished)
-			return wait_for(memory, other, change, time, error);
+			return wait_for(memory, other, change, error);
 		if (other->end > time)
 			time = other->end;
 	}
@@ -106,8 +105,7 @@ static enum tc_status release_waiting(struct tci_memory *memory, struct tci_know
 	while (done->waiting != 0) {
 		size_t index = done->waiting;
 		struct tci_waiting_change *waiting = &memory->waiting[index - 1];
-		uint64_t time = waiting->earliest > done->end ? waiting->earliest : done->end;
-		TC_TRY(add_event(memory, &waiting->change, time, error));
+		TC_TRY(add_event(memory, &waiting->change, done->end, error));
 		done->waiting = waiting->next;
 		waiting->next = memory->free_waiting;
 		memory->free_waiting = index;
@@ -184,8 +182,7 @@ static void note_peaks(const struct tci_memory *memory, const int64_t *total,
 }
 
 enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
-                                 struct tc_memory_report report[TC_TIER_COUNT],
-                                 struct tc_error *error)
+                                 struct tc_memory_report *report, struct tc_error *error)
 {
 	int64_t total[TC_TIER_COUNT] = {0};
 	wide area[TC_TIER_COUNT] = {0};

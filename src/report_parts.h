@@ -39,10 +39,10 @@ struct tci_known_command {
 	size_t waiting;        /**< first change that waits for its end, index + 1 */
 	bool finished;
 };
-/** A change whose `after` has not ended, though the command that carries it has. */
+/** A change whose `after` has not ended, though the command that carries it has (and so was issued
+ * before that end). */
 struct tci_waiting_change {
 	struct tc_memory_change change;
-	uint64_t earliest;
 	size_t next; /**< index + 1 */
 };
 struct tci_memory_event {
@@ -66,10 +66,10 @@ enum tc_status tci_memory_finished(struct tci_memory *memory, const struct tc_co
                                    const struct tc_timing *timing, struct tc_error *error);
 /** The period that may be reported starts at `time`. */
 void tci_memory_boundary(struct tci_memory *memory, uint64_t time);
-/** Peak and mean over [from, to]; `report` has capacity_bytes and fixed_bytes. Sorts the events. */
+/** Peak and mean of each tier over [from, to]; `report[tier]` has capacity_bytes and fixed_bytes.
+ * Sorts the events. */
 enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
-                                 struct tc_memory_report report[TC_TIER_COUNT],
-                                 struct tc_error *error);
+                                 struct tc_memory_report *report, struct tc_error *error);
 void tci_memory_clear(struct tci_memory *memory);
 
 /* ---------------------------------------------------------------- periods (report_time.c) */

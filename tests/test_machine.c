@@ -14,6 +14,7 @@
 
 #include "hash.h"
 #include "machine_fields.h"
+#include "random.h"
 #include "tencache/machine.h"
 
 #define EFFICIENCIES                                                                               \
@@ -165,6 +166,34 @@ static void test_refused(void **state)
 	char deep[5000];
 	memset(deep, '[', sizeof deep);
 	refuse_text(deep, sizeof deep, "not a machine description");
+}
+
+/** Random damage is refused or accepted, but never more than that (run under sanitizers). */
+static void test_damaged(void **state)
+{
+	(void)state;
+	uint64_t seed = 20251114;
+	unsigned refused = 0;
+	for (unsigned round = 0; round < 3000; ++round) {
+		char json[sizeof complete];
+		memcpy(json, complete, sizeof complete);
+		for (uint64_t n = 1 + test_random_below(&seed, 4); n > 0; --n)
+			json[test_random_below(&seed, sizeof complete - 1)] =
+			    "{}[]\",:019-.eax\xff"[test_random_below(&seed, 17)];
+		struct tc_error error = {0};
+		struct tc_machine *machine = NULL;
+		if (tc_machine_parse(json, sizeof complete - 1, "damaged", &machine, &error) ==
+		    TC_OK) {
+			assert_true(machine->h2d.bytes_per_s > 0 &&
+			            machine->capacity_bytes[TC_GPU] > 0);
+			tc_machine_free(machine);
+		} else {
+			assert_null(machine);
+			assert_true(*error.text != '\0');
+			++refused;
+		}
+	}
+	assert_true(refused > 2000);
 }
 
 static void test_files_refused(void **state)
@@ -484,6 +513,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_values),
 	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_damaged),
 	    cmocka_unit_test(test_files_refused),
 	    cmocka_unit_test(test_lanes_of_drives),
 	    cmocka_unit_test(test_without_drive),

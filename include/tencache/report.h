@@ -91,7 +91,7 @@ enum tc_status tc_report_set_period(struct tc_report *report, uint32_t period,
                                     struct tc_error *error);
 struct tc_sink tc_report_plan_sink(struct tc_report *report);
 struct tc_timing_sink tc_report_timing_sink(struct tc_report *report);
-/** Work out the result of period `iterations` (see rules on iterations); checks that compute plus
+/** Work out the result of period `iterations` (see rules on iterations), once; checks that compute plus
  * stalls equals the iteration time (TC_INTERNAL otherwise). Free with tc_result_clear(). */
 enum tc_status tc_report_finish(struct tc_report *report, struct tc_result *result,
                                 struct tc_error *error);

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The verbs `machines` and `policies`: what they print, where messages go, exit codes.
+set -u
+sim=$1/tencache-sim
+failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# expect CODE PATTERN_ON_STDOUT PATTERN_ON_STDERR COMMAND...: an empty pattern wants nothing there
+expect() {
+	local code=$1 out=$2 err=$3
+	shift 3
+	"$@" >"$work/out" 2>"$work/err"
+	local got=$?
+	if [ $got -ne "$code" ]; then
+		echo "exit $got, wanted $code: $*"
+		failed=1
+	fi
+	for stream in out err; do
+		local pattern=${!stream}
+		if [ -z "$pattern" ] && [ -s "$work/$stream" ]; then
+			echo "unexpected output on std$stream: $*"
+			cat "$work/$stream"
+			failed=1
+		elif [ -n "$pattern" ] && ! grep -qE -- "$pattern" "$work/$stream"; then
+			echo "no \"$pattern\" on std$stream: $*"
+			cat "$work/$stream"
+			failed=1
+		fi
+	done
+}
+
+expect 0 'a100-40 .*two 3.2 GB/s drives' '' "$sim" machines
+expect 0 'host.cores +32 +low +assumption' '' "$sim" machines a100-40
+expect 0 '"name": "h100"' '' "$sim" machines --json
+expect 0 '"format": "tencache-machine"' '' "$sim" machines --json rtx4090
+expect 0 'Examples' '' "$sim" machines --help
+expect 2 '' 'did you mean "h100"' "$sim" machines h1000
+expect 2 '' 'cannot open' "$sim" machines "$work/none.json"
+expect 2 '' 'cannot read' "$sim" machines "$work/"
+expect 2 '' 'unrecognized option' "$sim" machines --jsn
+expect 0 '^ideal ' '' "$sim" policies
+expect 0 'slack=30 ' '' "$sim" policies 10cache
+expect 0 '"default": "30"' '' "$sim" policies --json 10cache
+expect 0 'Examples' '' "$sim" policies --help
+expect 2 '' 'did you mean "belady"' "$sim" policies beladi
+
+# What one prints as JSON can be given back as a file, and is the same machine.
+"$sim" machines --json l40s >"$work/copy.json"
+if [ "$("$sim" machines l40s | grep sha256)" != "$("$sim" machines "$work/copy.json" | grep sha256)" ]; then
+	echo "a machine printed as JSON is another machine"
+	failed=1
+fi
+
+# A directory of one's own comes first.
+mkdir "$work/presets"
+sed 's/"name": "l40s"/"name": "mine"/' "$work/copy.json" >"$work/presets/mine.json"
+TENCACHE_MACHINES="$work/presets" expect 0 '^mine ' '' "$sim" machines
+
+exit $failed
