@@ -33,52 +33,52 @@ struct tci_edge {
 enum tci_state { TCI_WAITING, TCI_RUNNING, TCI_ENDED };
 
 /**
- * A command from admission until no stall can reach back to it. The lists of the command, its edges
- * and the ready flags follow in the same block.
+ * A command from admission until no stall can reach back to it. What the event loop touches comes
+ * first; the copy of the command and its lists, the edges and the ready flags follow in the block.
  */
 struct tci_node {
-	struct tc_command command; /**< binds are not kept */
-	struct tc_timing timing;
 	struct tci_node *next;       /**< in the lane's queue, then in order of end, then free */
 	struct tci_edge *dependants; /**< who waits for this one */
-	struct tci_edge *edges;      /**< command.dep_count */
-	bool *ready;                 /**< command.served_count */
-	uint32_t block_class;
-	uint32_t remaining;   /**< dependencies that have not ended */
-	uint8_t lane;         /**< flat index */
-	uint8_t state;        /**< enum tci_state */
-	bool asked;           /**< the ready flags are set */
-	uint8_t shape;        /**< of the flow, see struct tci_shape */
-	uint8_t variant;      /**< of the route */
-	uint8_t bound_reason; /**< enum tc_reason or enum tci_bound; valid once running */
-	uint8_t bound_queue;  /**< of `bound` */
-	/** The last dependency to end so far: ties go to the smaller id. */
-	uint8_t last_reason, last_queue;
-	const struct tci_node *last;
-	uint64_t last_id, last_end_ps;
-	/** What ended when this started; dereference only if start_ps lies after the last compute
-	 * end. */
-	const struct tci_node *bound;
+	uint32_t remaining;          /**< dependencies that have not ended */
+	uint8_t lane;                /**< flat index */
+	uint8_t state;               /**< enum tci_state */
+	uint8_t queue;               /**< as in the command */
+	uint8_t shape;               /**< of the flow, see struct tci_shape */
+	uint8_t variant;             /**< of the route */
+	bool asked;                  /**< the ready flags are set */
+	/**
+	 * The last to end of what this waits for: of its dependencies, and from its start on of its
+	 * lane's predecessor too, or TCI_BOUND_ISSUE. Ties go to the smaller id.
+	 */
+	uint8_t bound_reason; /**< enum tc_reason or enum tci_bound */
+	uint8_t bound_queue;
+	const struct tci_node *bound; /**< dereference only if it ended after the last compute */
+	uint64_t bound_id, bound_end_ps;
+	uint64_t fixed_ps;   /**< whole duration, or the latency of a flow */
+	uint64_t flow_bytes; /**< after the latency; 0: none */
+	uint64_t cap;        /**< of the flow, 0: none */
+	uint64_t issue_ps, start_ps, end_ps;
+	uint64_t previous_end_ps; /**< of the lane, at start */
 	/** Issue, or the end of the last `order` or `anchor` dependency where that is later. */
 	uint64_t wanted_ps;
-	uint64_t previous_end_ps; /**< of the lane, at start */
-	uint64_t host_block;      /**< host blocks that lie before the issue, counted from 0 */
-	uint64_t fixed_ps;        /**< whole duration, or the latency of a flow */
-	uint64_t flow_bytes;      /**< after the latency; 0: none */
-	uint64_t cap;             /**< of the flow, 0: none */
+	uint64_t host_block; /**< host blocks that lie before the issue, counted from 0 */
+	uint32_t block_class;
+	struct tci_edge *edges;    /**< command.dep_count */
+	bool *ready;               /**< command.served_count */
+	struct tc_command command; /**< binds are not kept */
 };
 
 /** A time during which a host command blocked the issuing thread. */
 struct tci_block {
 	uint64_t begin_ps, end_ps;
-	struct tci_node *cause; /**< ended at end_ps; dereference as `bound` */
+	const struct tci_node *cause; /**< ended at end_ps; dereference as `bound` */
 };
 
 enum tci_lane_phase { TCI_IDLE, TCI_FIXED, TCI_LATENCY, TCI_FLOWING };
 
 struct tci_lane {
 	struct tci_node *head, *tail; /**< the head runs unless the phase is idle */
-	struct tci_node *last;        /**< ended last; dereference as `bound` */
+	const struct tci_node *last;  /**< ended last; dereference as `bound` */
 	uint64_t last_id, last_end_ps;
 	enum tci_lane_phase phase;
 	enum tc_queue queue;
@@ -120,12 +120,17 @@ struct tci_flows {
 	uint64_t solves;
 };
 
+struct tci_free {
+	struct tci_free *next;
+};
+
 /** Blocks of equal size from big chunks, by size class. */
 struct tci_store {
 	void *chunks;
+	size_t chunk_count;
 	unsigned char *fresh;
 	size_t fresh_bytes;
-	void *free_blocks[32];
+	struct tci_free *free_first[32], *free_last[32];
 	/** window[id & mask]: the node, or NULL when nothing can need it any more. */
 	struct tci_node **window;
 	uint64_t mask;
@@ -143,6 +148,9 @@ struct tc_engine {
 	uint32_t lanes_of[TC_QUEUE_COUNT], first_lane[TC_QUEUE_COUNT];
 	struct tci_lane lanes[TC_MAX_LANES];
 	uint64_t due_ps[TC_MAX_LANES]; /**< next event of each lane */
+	uint64_t next_ps;              /**< the smallest of them */
+	uint32_t next_lanes;           /**< the lanes for which it is */
+	uint32_t due;                  /**< lanes due at now_ps that have not been dealt with */
 	uint32_t flowing;              /**< bit per lane */
 	uint64_t flow_key;             /**< see struct tci_memo */
 	uint32_t other_shapes;         /**< lanes whose flow has TCI_SHAPE_OTHER */
@@ -205,15 +213,26 @@ void tci_engine_use_memo(struct tc_engine *engine, bool use_memo);
 uint64_t tci_engine_solves(const struct tc_engine *engine);
 
 /** Time that `work` takes at `rate`, rounded up; TCI_NEVER when it does not fit. */
-uint64_t tci_flow_time(tci_work work, uint64_t rate);
+static inline uint64_t tci_flow_time(tci_work work, uint64_t rate)
+{
+	uint64_t high = (uint64_t)(work >> 64), low = (uint64_t)work;
+	if (work == 0)
+		return 0;
+	if (high >= rate)
+		return TCI_NEVER;
+	if (high == 0)
+		return low / rate + (low % rate != 0);
+	uint64_t time = (uint64_t)(work / rate);
+	bool exact = low == time * rate; /* the rest is below the rate, so the low half tells */
+	return exact || time == TCI_NEVER ? time : time + 1;
+}
 
 /* ---------------------------------------------------------------- run.c */
 
 /** Let time pass: every event up to and including `until_ps`. */
 enum tc_status tci_run_until(struct tc_engine *engine, uint64_t until_ps, struct tc_error *error);
-/** Let time pass until `node` has ended. */
-enum tc_status tci_run_to_end_of(struct tc_engine *engine, const struct tci_node *node,
-                                 struct tc_error *error);
+/** Let time pass until the command has ended. */
+enum tc_status tci_run_to_end_of(struct tc_engine *engine, uint64_t id, struct tc_error *error);
 /** Let time pass until at most `count` commands wait. */
 enum tc_status tci_run_to_window(struct tc_engine *engine, uint64_t count, struct tc_error *error);
 /** `owner` waited for `ended`: remember the last to end; at the same time the smaller id. */
@@ -232,7 +251,8 @@ static inline const struct tci_block *tci_block_find(const struct tc_engine *eng
 	           : &engine->blocks[number & (engine->block_capacity - 1)];
 }
 
-/** Fill timing.stall_ps of a command of compute lane 0 that has ended. */
-void tci_attribute_stall(const struct tc_engine *engine, struct tci_node *node);
+/** Fill timing->stall_ps of a command of compute lane 0 that has ended. */
+void tci_attribute_stall(const struct tc_engine *engine, const struct tci_node *node,
+                         struct tc_timing *timing);
 
 #endif

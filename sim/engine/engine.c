@@ -23,6 +23,9 @@ enum tc_status tc_engine_create(const struct tc_machine *machine, const struct t
 	created->machine = machine;
 	created->sink = *sink;
 	created->flows.use_memo = true;
+	created->next_ps = TCI_NEVER;
+	for (int lane = 0; lane < TC_MAX_LANES; lane++)
+		created->due_ps[lane] = TCI_NEVER;
 	enum tc_status status = tci_store_init(&created->store, error);
 	if (status != TC_OK) {
 		tc_engine_free(created);
@@ -64,7 +67,6 @@ static enum tc_status number_lanes(struct tc_engine *engine, const struct tc_pla
 		for (uint32_t lane = 0; lane < lanes; lane++, index++) {
 			engine->lanes[index].queue = (enum tc_queue)queue;
 			engine->lanes[index].last_id = TC_NO_COMMAND;
-			engine->due_ps[index] = TCI_NEVER;
 		}
 	}
 	engine->lane_count = index;
@@ -137,19 +139,17 @@ static enum tc_status check_command(const struct tc_engine *engine,
 
 /* ---------------------------------------------------------------- the host thread */
 
-static enum tc_status spend_host_time(struct tc_engine *engine, uint64_t count, uint64_t ps,
-                                      struct tc_error *error)
+static enum tc_status spend_host_time(struct tc_engine *engine, const struct tc_command *command,
+                                      tci_work ps, struct tc_error *error)
 {
-	uint64_t cost = 0, clock = 0;
-	if (!tc_mul_u64(count, ps, &cost) || !tc_add_u64(engine->host_ps, cost, &clock) ||
-	    clock == TCI_NEVER)
+	tci_work clock = ps + engine->host_ps;
+	if (clock >= TCI_NEVER)
 		return tc_error_set(
 		    error, TC_TOO_LARGE,
-		    "the host thread spends %llu x %llu ps on command %llu: times end "
-		    "at 2^64 ps (213 days)",
-		    (unsigned long long)count, (unsigned long long)ps,
-		    (unsigned long long)engine->store.next_id);
-	engine->host_ps = clock;
+		    "the host thread reaches the end of time at command %llu: times "
+		    "end at 2^64 ps (213 days)",
+		    (unsigned long long)command->id);
+	engine->host_ps = (uint64_t)clock;
 	return TC_OK;
 }
 
@@ -185,12 +185,12 @@ static enum tc_status block_host(struct tc_engine *engine, const struct tc_comma
 		if (node == NULL)
 			continue;
 		if (node->state != TCI_ENDED) {
-			TC_TRY(tci_run_to_end_of(engine, node, error));
+			TC_TRY(tci_run_to_end_of(engine, id, error));
 			node = tci_store_find(&engine->store, id);
 		}
 		/* A node that is gone already ended no later than a compute command: nobody can
 		 * walk back to it any more. */
-		uint64_t end = node != NULL ? node->timing.end_ps : engine->now_ps;
+		uint64_t end = node != NULL ? node->end_ps : engine->now_ps;
 		bool later = end > block.end_ps ||
 		             (end == block.end_ps && end > block.begin_ps && id < cause_id);
 		if (!later)
@@ -213,7 +213,7 @@ static enum tc_status run_host_command(struct tc_engine *engine, const struct tc
 	TC_TRY(tci_run_until(engine, engine->host_ps, error));
 	TC_TRY(block_host(engine, command, error));
 	timing.start_ps = engine->host_ps;
-	TC_TRY(spend_host_time(engine, 1, command->duration_ps, error));
+	TC_TRY(spend_host_time(engine, command, command->duration_ps, error));
 	timing.end_ps = engine->host_ps;
 	TC_TRY(tci_run_until(engine, engine->host_ps, error));
 	if (engine->used != 0)
@@ -231,7 +231,6 @@ static enum tc_status run_host_command(struct tc_engine *engine, const struct tc
 
 static void link_dependencies(struct tc_engine *engine, struct tci_node *node)
 {
-	node->last_id = TC_NO_COMMAND;
 	for (uint32_t i = 0; i < node->command.dep_count; i++) {
 		const struct tc_dependency *dependency = &node->command.deps[i];
 		struct tci_node *other = tci_store_find(&engine->store, dependency->id);
@@ -274,7 +273,8 @@ static enum tc_status admit(struct tc_engine *engine, const struct tc_command *c
 	uint32_t index = engine->first_lane[command->queue] + command->lane;
 	struct tci_lane *lane = &engine->lanes[index];
 	node->lane = (uint8_t)index;
-	node->timing.issue_ps = engine->host_ps;
+	node->queue = (uint8_t)command->queue;
+	node->issue_ps = engine->host_ps;
 	node->wanted_ps = engine->host_ps;
 	node->host_block = engine->block_count;
 	TC_TRY(tci_flow_prepare(engine, node, error));
@@ -302,8 +302,9 @@ static enum tc_status accept(struct tc_engine *engine, const struct tc_command *
                              struct tc_error *error)
 {
 	TC_TRY(check_command(engine, command, error));
-	TC_TRY(spend_host_time(engine, command->hooks, engine->machine->hook_ps, error));
-	TC_TRY(spend_host_time(engine, command->launches, engine->machine->launch_ps, error));
+	tci_work cost = (tci_work)command->hooks * engine->machine->hook_ps +
+	                (tci_work)command->launches * engine->machine->launch_ps;
+	TC_TRY(spend_host_time(engine, command, cost, error));
 	if (command->queue != TC_QUEUE_HOST)
 		return admit(engine, command, error);
 	TC_TRY(check_not_overtaken(engine, command, error));

@@ -278,6 +278,8 @@ enum tc_status tci_flow_prepare(struct tc_engine *engine, struct tci_node *node,
 {
 	struct tci_flows *flows = &engine->flows;
 	const struct tc_command *command = &node->command;
+	node->fixed_ps = node->flow_bytes = node->cap = 0;
+	node->variant = node->shape = 0;
 	if (command->queue == TC_QUEUE_COMPUTE)
 		return set_compute_time(engine->machine, node, error);
 	if (command->queue == TC_QUEUE_GPU_NVME && !engine->machine->gpu_direct)
@@ -304,18 +306,6 @@ enum tc_status tci_flow_prepare(struct tc_engine *engine, struct tci_node *node,
 }
 
 /* ---------------------------------------------------------------- rates */
-
-uint64_t tci_flow_time(tci_work work, uint64_t rate)
-{
-	if (work == 0)
-		return 0;
-	if (rate == 0)
-		return TCI_NEVER;
-	if (work <= UINT64_MAX - rate)
-		return ((uint64_t)work + rate - 1) / rate;
-	tci_work time = (work - 1) / rate + 1;
-	return time >= TCI_NEVER ? TCI_NEVER : (uint64_t)time;
-}
 
 uint64_t tci_flow_alone_ps(const struct tc_engine *engine, const struct tci_node *node)
 {

@@ -15,18 +15,18 @@
 
 void tci_note_end(struct tci_node *owner, const struct tci_node *ended, enum tc_reason reason)
 {
-	uint64_t end = ended->timing.end_ps, id = ended->command.id;
+	uint64_t end = ended->end_ps, id = ended->command.id;
 	bool earlier =
-	    end < owner->last_end_ps ||
-	    (end == owner->last_end_ps &&
-	     (id > owner->last_id || (id == owner->last_id && reason >= owner->last_reason)));
-	if (owner->last_id != TC_NO_COMMAND && earlier)
+	    end < owner->bound_end_ps ||
+	    (end == owner->bound_end_ps &&
+	     (id > owner->bound_id || (id == owner->bound_id && reason >= owner->bound_reason)));
+	if (owner->bound_id != TC_NO_COMMAND && earlier)
 		return;
-	owner->last = ended;
-	owner->last_id = id;
-	owner->last_end_ps = end;
-	owner->last_reason = (uint8_t)reason;
-	owner->last_queue = (uint8_t)ended->command.queue;
+	owner->bound = ended;
+	owner->bound_id = id;
+	owner->bound_end_ps = end;
+	owner->bound_reason = (uint8_t)reason;
+	owner->bound_queue = ended->queue;
 }
 
 static enum tc_status add_to_batch(struct tc_engine *engine, struct tci_node *node,
@@ -76,7 +76,7 @@ static enum tc_status finish(struct tc_engine *engine, uint32_t index, struct tc
 	lane->head = node->next;
 	node->next = NULL;
 	node->state = TCI_ENDED;
-	node->timing.end_ps = engine->now_ps;
+	node->end_ps = engine->now_ps;
 	lane->last = node;
 	lane->last_id = node->command.id;
 	lane->last_end_ps = engine->now_ps;
@@ -106,18 +106,16 @@ static void begin_flow(struct tc_engine *engine, uint32_t index)
 /** What the command had to wait for: the last to end among lane, dependencies and its issue. */
 static void set_bound(struct tci_node *node, const struct tci_lane *lane)
 {
-	uint64_t start = node->timing.start_ps;
-	node->bound_reason = TCI_BOUND_ISSUE;
-	if (lane->last_id != TC_NO_COMMAND && lane->last_end_ps == start) {
+	uint64_t start = node->start_ps;
+	if (node->bound_id == TC_NO_COMMAND || node->bound_end_ps != start) {
+		node->bound_id = TC_NO_COMMAND;
+		node->bound_reason = TCI_BOUND_ISSUE;
+	}
+	bool by_lane = lane->last_id != TC_NO_COMMAND && lane->last_end_ps == start;
+	if (by_lane && lane->last_id < node->bound_id) {
 		node->bound = lane->last;
 		node->bound_reason = TCI_BOUND_LANE;
 		node->bound_queue = (uint8_t)lane->queue;
-	}
-	bool by_dependency = node->last_id != TC_NO_COMMAND && node->last_end_ps == start;
-	if (by_dependency && (node->bound == NULL || node->last_id <= lane->last_id)) {
-		node->bound = node->last;
-		node->bound_reason = node->last_reason;
-		node->bound_queue = node->last_queue;
 	}
 }
 
@@ -131,26 +129,28 @@ static enum tc_status start_head(struct tc_engine *engine, uint32_t index, struc
 		engine->asking |= 1u << index;
 	if (node->remaining > 0)
 		return TC_OK;
-	uint64_t now = engine->now_ps, due = 0;
+	uint64_t now = engine->now_ps;
 	uint64_t previous = lane->last_id == TC_NO_COMMAND ? 0 : lane->last_end_ps;
 	node->state = TCI_RUNNING;
 	node->previous_end_ps = previous;
-	node->timing.start_ps = now;
-	node->timing.ask_ps = node->timing.issue_ps > previous ? node->timing.issue_ps : previous;
+	node->start_ps = now;
 	set_bound(node, lane);
 	if (node->fixed_ps == 0 && node->flow_bytes > 0) {
 		begin_flow(engine, index);
 		return TC_OK;
 	}
-	if (!tc_add_u64(now, node->fixed_ps, &due) || due == TCI_NEVER)
+	if (node->fixed_ps >= TCI_NEVER - now)
 		return tc_error_set(
 		    error, TC_TOO_LARGE,
 		    "command %llu starts at %llu ps and takes %llu ps: times end at "
 		    "2^64 ps (213 days)",
 		    (unsigned long long)node->command.id, (unsigned long long)now,
 		    (unsigned long long)node->fixed_ps);
+	uint64_t due = now + node->fixed_ps;
 	lane->phase = node->flow_bytes > 0 ? TCI_LATENCY : TCI_FIXED;
 	engine->due_ps[index] = due;
+	if (due == now)
+		engine->due |= UINT32_C(1) << index;
 	return TC_OK;
 }
 
@@ -165,7 +165,6 @@ static void answer(const struct tc_engine *engine, struct tci_node *node)
 		    by == TC_NO_COMMAND ? NULL : tci_store_find(&engine->store, by);
 		node->ready[i] = server == NULL || server->state == TCI_ENDED;
 	}
-	node->timing.ready = node->ready;
 	node->asked = true;
 }
 
@@ -182,7 +181,7 @@ static void answer_asking(struct tc_engine *engine)
 static void forget(struct tc_engine *engine)
 {
 	struct tci_node *node = engine->kept;
-	while (node != NULL && node->timing.end_ps <= engine->compute_end_ps) {
+	while (node != NULL && node->end_ps <= engine->compute_end_ps) {
 		struct tci_node *next = node->next;
 		tci_store_remove(&engine->store, node);
 		node = next;
@@ -196,21 +195,31 @@ static void forget(struct tc_engine *engine)
 		engine->block_oldest++;
 }
 
+static enum tc_status report(struct tc_engine *engine, struct tci_node *node,
+                             struct tc_error *error)
+{
+	if (node->command.served_count > 0 && !node->asked)
+		answer(engine, node);
+	struct tc_timing timing = {.issue_ps = node->issue_ps,
+	                           .start_ps = node->start_ps,
+	                           .end_ps = node->end_ps,
+	                           .ready = node->ready};
+	timing.ask_ps =
+	    node->issue_ps > node->previous_end_ps ? node->issue_ps : node->previous_end_ps;
+	if (node->queue == TC_QUEUE_COMPUTE && node->command.lane == 0)
+		tci_attribute_stall(engine, node, &timing);
+	if (engine->sink.finished == NULL)
+		return TC_OK;
+	return engine->sink.finished(engine->sink.self, &node->command, &timing, error);
+}
+
 static enum tc_status report_batch(struct tc_engine *engine, struct tc_error *error)
 {
-	uint32_t compute = engine->first_lane[TC_QUEUE_COMPUTE];
 	bool compute_ended = false;
 	for (size_t i = 0; i < engine->batch_count; i++) {
 		struct tci_node *node = engine->batch[i];
-		if (node->command.served_count > 0 && !node->asked)
-			answer(engine, node);
-		if (node->command.queue == TC_QUEUE_COMPUTE && node->lane == compute) {
-			tci_attribute_stall(engine, node);
-			compute_ended = true;
-		}
-		if (engine->sink.finished != NULL)
-			TC_TRY(engine->sink.finished(engine->sink.self, &node->command,
-			                             &node->timing, error));
+		TC_TRY(report(engine, node, error));
+		compute_ended |= node->queue == TC_QUEUE_COMPUTE && node->command.lane == 0;
 		if (engine->kept_tail == NULL)
 			engine->kept = node;
 		else
@@ -227,19 +236,41 @@ static enum tc_status report_batch(struct tc_engine *engine, struct tc_error *er
 
 /* ---------------------------------------------------------------- time */
 
-static uint64_t next_due(const struct tc_engine *engine)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-	uint64_t next = TCI_NEVER;
-	for (uint32_t index = 0; index < engine->lane_count; index++)
-		next = engine->due_ps[index] < next ? engine->due_ps[index] : next;
-	return next;
+	return a < b ? a : b;
 }
 
+/** The next instant, and the lanes whose time it is; four at a time, unused ones are never due. */
+static void find_next(struct tc_engine *engine)
+{
+	const uint64_t *due = engine->due_ps;
+	uint64_t next = TCI_NEVER;
+	uint32_t lanes = 0;
+	for (uint32_t i = 0; i < engine->lane_count; i += 4) {
+		uint64_t first = smaller(due[i], due[i + 1]);
+		uint64_t second = smaller(due[i + 2], due[i + 3]);
+		next = smaller(next, smaller(first, second));
+	}
+	for (uint32_t i = 0; i < engine->lane_count; i += 4) {
+		uint32_t four = (uint32_t)(due[i] == next) | (uint32_t)(due[i + 1] == next) << 1 |
+		                (uint32_t)(due[i + 2] == next) << 2 |
+		                (uint32_t)(due[i + 3] == next) << 3;
+		lanes |= four << i;
+	}
+	engine->next_ps = next;
+	engine->next_lanes = lanes;
+}
+
+_Static_assert(TC_MAX_LANES % 4 == 0, "lanes are looked at four at a time");
+
+/** What is due ends, or its latency does. */
 static enum tc_status expire(struct tc_engine *engine, struct tc_error *error)
 {
-	for (uint32_t index = 0; index < engine->lane_count; index++) {
-		if (engine->due_ps[index] != engine->now_ps)
-			continue;
+	uint32_t lanes = engine->due;
+	engine->due = 0;
+	for (; lanes != 0; lanes &= lanes - 1) {
+		uint32_t index = (uint32_t)__builtin_ctz(lanes);
 		if (engine->lanes[index].phase == TCI_LATENCY)
 			begin_flow(engine, index);
 		else
@@ -253,7 +284,7 @@ enum tc_status tci_settle(struct tc_engine *engine, struct tc_error *error)
 	for (;;) {
 		for (; engine->check != 0; engine->check &= engine->check - 1)
 			TC_TRY(start_head(engine, (uint32_t)__builtin_ctz(engine->check), error));
-		if (next_due(engine) != engine->now_ps)
+		if (engine->due == 0)
 			break;
 		TC_TRY(expire(engine, error));
 	}
@@ -262,25 +293,8 @@ enum tc_status tci_settle(struct tc_engine *engine, struct tc_error *error)
 		TC_TRY(report_batch(engine, error));
 	if (engine->rates_stale)
 		tci_flow_solve(engine);
+	find_next(engine);
 	return TC_OK;
-}
-
-/** Jump to the next instant. */
-static enum tc_status advance(struct tc_engine *engine, uint64_t next, struct tc_error *error)
-{
-	engine->now_ps = next;
-	TC_TRY(expire(engine, error));
-	return tci_settle(engine, error);
-}
-
-enum tc_status tci_run_until(struct tc_engine *engine, uint64_t until_ps, struct tc_error *error)
-{
-	for (;;) {
-		uint64_t next = next_due(engine);
-		if (next > until_ps || next == TCI_NEVER)
-			return TC_OK;
-		TC_TRY(advance(engine, next, error));
-	}
 }
 
 /** Commands wait, and nothing is ever going to end: a time does not fit. */
@@ -301,29 +315,38 @@ static enum tc_status stuck(const struct tc_engine *engine, struct tc_error *err
 	                    (unsigned long long)engine->waiting);
 }
 
-enum tc_status tci_run_to_end_of(struct tc_engine *engine, const struct tci_node *node,
-                                 struct tc_error *error)
+/** Jump to the next instant. */
+static enum tc_status advance(struct tc_engine *engine, struct tc_error *error)
+{
+	if (engine->next_ps == TCI_NEVER)
+		return stuck(engine, error);
+	engine->now_ps = engine->next_ps;
+	engine->due = engine->next_lanes;
+	TC_TRY(expire(engine, error));
+	return tci_settle(engine, error);
+}
+
+enum tc_status tci_run_until(struct tc_engine *engine, uint64_t until_ps, struct tc_error *error)
+{
+	while (engine->next_ps <= until_ps)
+		TC_TRY(advance(engine, error));
+	return TC_OK;
+}
+
+enum tc_status tci_run_to_end_of(struct tc_engine *engine, uint64_t id, struct tc_error *error)
 {
 	/* The node may be gone when it has ended, so look it up anew each time. */
-	uint64_t id = node->command.id;
 	for (;;) {
-		const struct tci_node *found = tci_store_find(&engine->store, id);
-		if (found == NULL || found->state == TCI_ENDED)
+		const struct tci_node *node = tci_store_find(&engine->store, id);
+		if (node == NULL || node->state == TCI_ENDED)
 			return TC_OK;
-		uint64_t next = next_due(engine);
-		if (next == TCI_NEVER)
-			return stuck(engine, error);
-		TC_TRY(advance(engine, next, error));
+		TC_TRY(advance(engine, error));
 	}
 }
 
 enum tc_status tci_run_to_window(struct tc_engine *engine, uint64_t count, struct tc_error *error)
 {
-	while (engine->waiting > count) {
-		uint64_t next = next_due(engine);
-		if (next == TCI_NEVER)
-			return stuck(engine, error);
-		TC_TRY(advance(engine, next, error));
-	}
+	while (engine->waiting > count)
+		TC_TRY(advance(engine, error));
 	return TC_OK;
 }

@@ -46,14 +46,14 @@ static bool issued_late(const struct walk *walk, const struct tci_node *node)
 
 static enum tc_stall_cause running_cause(const struct walk *walk, const struct tci_node *node)
 {
-	unsigned queue = node->command.queue;
+	unsigned queue = node->queue;
 	if (issued_late(walk, node))
 		return TC_STALL_ISSUED_LATE;
 	if (is_drive(queue))
 		return TC_STALL_NVME;
 	if (queue == TC_QUEUE_CPU)
 		return TC_STALL_OPTIMIZER;
-	if (node->timing.start_ps <= node->wanted_ps)
+	if (node->start_ps <= node->wanted_ps)
 		return TC_STALL_LINK_BUSY; /* started when it was wanted: it was sharing */
 	switch (node->bound_reason) {
 	case TC_REASON_SLOT:
@@ -102,7 +102,7 @@ static const struct tci_node *walk_host(struct walk *walk, uint64_t block_count)
 static void walk_commands(struct walk *walk, const struct tci_node *node)
 {
 	while (node != NULL && walk->high_ps > walk->low_ps) {
-		give(walk, node->timing.start_ps, running_cause(walk, node));
+		give(walk, node->start_ps, running_cause(walk, node));
 		if (walk->high_ps <= walk->low_ps)
 			return;
 		if (node->bound_reason == TCI_BOUND_ISSUE) {
@@ -114,10 +114,10 @@ static void walk_commands(struct walk *walk, const struct tci_node *node)
 	}
 }
 
-void tci_attribute_stall(const struct tc_engine *engine, struct tci_node *node)
+void tci_attribute_stall(const struct tc_engine *engine, const struct tci_node *node,
+                         struct tc_timing *timing)
 {
-	const struct tc_timing *timing = &node->timing;
-	struct walk walk = {.engine = engine, .stalls = node->timing.stall_ps};
+	struct walk walk = {.engine = engine, .stalls = timing->stall_ps};
 	if (timing->start_ps > timing->ask_ps) {
 		walk.low_ps = walk.wanted_ps = timing->ask_ps;
 		walk.high_ps = timing->start_ps;

@@ -20,10 +20,6 @@ struct chunk {
 	alignas(max_align_t) unsigned char bytes[CHUNK_BYTES];
 };
 
-struct free_block {
-	struct free_block *next;
-};
-
 enum tc_status tci_store_init(struct tci_store *store, struct tc_error *error)
 {
 	enum { FIRST_WINDOW = 1024 };
@@ -51,11 +47,14 @@ void tci_store_clear(struct tci_store *store)
 	*store = (struct tci_store){0};
 }
 
+static bool window_is_full(const struct tci_store *store)
+{
+	return store->next_id - store->base_id > store->mask;
+}
+
 static enum tc_status widen_window(struct tci_store *store, struct tc_error *error)
 {
 	uint64_t size = store->mask + 1;
-	if (store->next_id - store->base_id < size)
-		return TC_OK;
 	struct tci_node **wider = NULL;
 	if (size <= SIZE_MAX / 2)
 		wider = tc_alloc_array((size_t)size * 2, sizeof *wider);
@@ -78,18 +77,19 @@ static void *take_block(struct tci_store *store, size_t bytes, uint32_t *block_c
 		return malloc(bytes);
 	}
 	*block_class = (uint32_t)steps - 1;
-	struct free_block *block = store->free_blocks[steps - 1];
+	size_t rounded = steps * STEP_BYTES;
+	struct tci_free *block = store->free_first[steps - 1];
 	if (block != NULL) {
-		store->free_blocks[steps - 1] = block->next;
+		store->free_first[steps - 1] = block->next;
 		return block;
 	}
-	size_t rounded = steps * STEP_BYTES;
 	if (store->fresh_bytes < rounded) {
 		struct chunk *chunk = malloc(sizeof *chunk);
 		if (chunk == NULL)
 			return NULL;
 		chunk->next = store->chunks;
 		store->chunks = chunk;
+		store->chunk_count++;
 		store->fresh = chunk->bytes;
 		store->fresh_bytes = CHUNK_BYTES;
 	}
@@ -99,19 +99,47 @@ static void *take_block(struct tci_store *store, size_t bytes, uint32_t *block_c
 	return taken;
 }
 
-/** Reserve `count` elements behind `*bytes`; false when the sum does not fit. */
-static bool reserve(size_t *bytes, size_t *offset, size_t count, size_t element_bytes)
+/* Blocks return in about the order in which they were taken. First in, first out keeps it so: new
+ * commands then lie one behind the other in memory, and are read in that order. */
+static void return_block(struct tci_store *store, void *memory, uint32_t block_class)
 {
-	uint64_t list = 0, sum = 0;
-	*offset = *bytes;
-	if (!tc_mul_u64(count, element_bytes, &list) || !tc_add_u64(*bytes, list, &sum) ||
-	    sum > SIZE_MAX - 8)
-		return false;
-	*bytes = ((size_t)sum + 7) & ~(size_t)7;
-	return true;
+	if (block_class == CLASS_LARGE) {
+		free(memory);
+		return;
+	}
+	struct tci_free *block = memory;
+	block->next = NULL;
+	if (store->free_first[block_class] == NULL)
+		store->free_first[block_class] = block;
+	else
+		store->free_last[block_class]->next = block;
+	store->free_last[block_class] = block;
 }
 
-static void *copy_list(unsigned char *block, size_t offset, const void *list, size_t bytes)
+/** Where the lists of a command lie in its block. */
+struct layout {
+	uint64_t deps, edges, served, memory, ready, bytes;
+};
+
+/* Counts have 32 bits and elements less than 2^16 bytes: the sums fit 64 bits. */
+static struct layout lay_out(const struct tc_command *command)
+{
+	struct layout layout;
+	layout.deps = sizeof(struct tci_node);
+	layout.edges = layout.deps + (uint64_t)command->dep_count * sizeof *command->deps;
+	layout.served = layout.edges + (uint64_t)command->dep_count * sizeof(struct tci_edge);
+	layout.memory = layout.served + (uint64_t)command->served_count * sizeof *command->served;
+	layout.ready = layout.memory + (uint64_t)command->memory_count * sizeof *command->memory;
+	layout.bytes = layout.ready + (uint64_t)command->served_count * sizeof(bool);
+	return layout;
+}
+
+_Static_assert(sizeof(struct tci_node) % 8 == 0 && sizeof(struct tci_edge) % 8 == 0 &&
+                   sizeof(struct tc_dependency) % 8 == 0 && sizeof(struct tc_served) % 8 == 0 &&
+                   sizeof(struct tc_memory_change) % 8 == 0,
+               "the lists of a block are aligned because their elements are");
+
+static void *copy_list(unsigned char *block, uint64_t offset, const void *list, size_t bytes)
 {
 	if (bytes == 0)
 		return NULL;
@@ -120,45 +148,46 @@ static void *copy_list(unsigned char *block, size_t offset, const void *list, si
 }
 
 static struct tci_node *copy_command(struct tci_store *store, const struct tc_command *command,
-                                     size_t *bytes)
+                                     uint64_t *bytes)
 {
-	size_t deps, edges, served, memory, ready;
-	*bytes = sizeof(struct tci_node);
-	if (!reserve(bytes, &deps, command->dep_count, sizeof *command->deps) ||
-	    !reserve(bytes, &edges, command->dep_count, sizeof(struct tci_edge)) ||
-	    !reserve(bytes, &served, command->served_count, sizeof *command->served) ||
-	    !reserve(bytes, &memory, command->memory_count, sizeof *command->memory) ||
-	    !reserve(bytes, &ready, command->served_count, sizeof(bool))) {
-		*bytes = SIZE_MAX;
+	struct layout layout = lay_out(command);
+	*bytes = layout.bytes;
+	if (layout.bytes > SIZE_MAX / 2)
 		return NULL;
-	}
 	uint32_t block_class;
-	unsigned char *block = take_block(store, *bytes, &block_class);
+	unsigned char *block = take_block(store, (size_t)layout.bytes, &block_class);
 	if (block == NULL)
 		return NULL;
 	struct tci_node *node = (struct tci_node *)(void *)block;
-	node->command = *command;
-	memset((unsigned char *)node + sizeof node->command, 0,
-	       sizeof *node - sizeof node->command);
+	node->next = NULL;
+	node->dependants = NULL;
+	node->remaining = 0;
+	node->state = TCI_WAITING;
+	node->asked = false;
+	node->bound = NULL;
+	node->bound_id = TC_NO_COMMAND;
+	node->bound_end_ps = 0;
 	node->block_class = block_class;
+	node->edges = (struct tci_edge *)(void *)(block + layout.edges);
+	node->ready = (bool *)(void *)(block + layout.ready);
+	node->command = *command;
 	node->command.binds = NULL;
 	node->command.bind_count = 0;
-	node->command.deps =
-	    copy_list(block, deps, command->deps, command->dep_count * sizeof *command->deps);
-	node->command.served = copy_list(block, served, command->served,
+	node->command.deps = copy_list(block, layout.deps, command->deps,
+	                               command->dep_count * sizeof *command->deps);
+	node->command.served = copy_list(block, layout.served, command->served,
 	                                 command->served_count * sizeof *command->served);
-	node->command.memory = copy_list(block, memory, command->memory,
+	node->command.memory = copy_list(block, layout.memory, command->memory,
 	                                 command->memory_count * sizeof *command->memory);
-	node->edges = (struct tci_edge *)(void *)(block + edges);
-	node->ready = (bool *)(void *)(block + ready);
 	return node;
 }
 
 enum tc_status tci_store_add(struct tci_store *store, const struct tc_command *command,
                              struct tci_node **node, struct tc_error *error)
 {
-	TC_TRY(widen_window(store, error));
-	size_t bytes;
+	if (window_is_full(store))
+		TC_TRY(widen_window(store, error));
+	uint64_t bytes;
 	*node = copy_command(store, command, &bytes);
 	if (*node == NULL)
 		return tc_error_no_memory(error, "a waiting command", bytes);
@@ -176,7 +205,8 @@ static void move_base(struct tci_store *store)
 
 enum tc_status tci_store_skip(struct tci_store *store, struct tc_error *error)
 {
-	TC_TRY(widen_window(store, error));
+	if (window_is_full(store))
+		TC_TRY(widen_window(store, error));
 	store->window[store->next_id & store->mask] = NULL;
 	store->next_id++;
 	move_base(store);
@@ -186,13 +216,7 @@ enum tc_status tci_store_skip(struct tci_store *store, struct tc_error *error)
 void tci_store_remove(struct tci_store *store, struct tci_node *node)
 {
 	store->window[node->command.id & store->mask] = NULL;
-	move_base(store);
-	if (node->block_class == CLASS_LARGE) {
-		free(node);
-		return;
-	}
-	struct free_block *block = (struct free_block *)(void *)node;
-	uint32_t block_class = node->block_class;
-	block->next = store->free_blocks[block_class];
-	store->free_blocks[block_class] = block;
+	if (node->command.id == store->base_id)
+		move_base(store);
+	return_block(store, node, node->block_class);
 }
