@@ -55,7 +55,7 @@ static void assert_gpu(const struct tci_size_class *classes, size_t count, uint6
 	struct tc_error error = {0};
 	counted_init(&counted, "10cache", classes, count);
 	assert_int_equal(tci_ten_cache_count_gpu(&counted.cache, &counted.planner,
-	                                         budget == UINT64_MAX ? counted.total : budget,
+	                                         budget == UINT64_MAX ? counted.total - 1 : budget,
 	                                         &error),
 	                 TC_OK);
 	for (size_t i = 0; i < count; i++)
@@ -63,6 +63,7 @@ static void assert_gpu(const struct tci_size_class *classes, size_t count, uint6
 	counted_clear(&counted);
 }
 
+/** A byte short of everything: counts round to all, and corrections apply (src/PLANNING.md). */
 #define EVERYTHING UINT64_MAX
 #define ASSERT_GPU(budget, ...)                                                                    \
 	assert_gpu(classes, sizeof classes / sizeof *classes, budget,                              \
@@ -209,12 +210,31 @@ static void test_fp32_second_donor(void **state)
 	struct counted counted;
 	struct tc_error error = {0};
 	counted_init(&counted, "10cache", classes, 3);
+	/* One byte less than 16 x (500 x 200 + 32,000 x 50 + 4,000 x 6) = 27,584,000. */
 	assert_int_equal(
-	    tci_ten_cache_count_fp32(&counted.cache, &counted.planner, UINT64_C(1) << 40, &error),
-	    TC_OK);
+	    tci_ten_cache_count_fp32(&counted.cache, &counted.planner, 27583999, &error), TC_OK);
 	assert_int_equal(counted.classes[0].fp32, 200 - 16);
 	assert_int_equal(counted.classes[1].fp32, 50 - 1);
 	assert_int_equal(counted.classes[2].fp32, 6 + 2 + 5);
+	counted_clear(&counted);
+}
+
+/** With room for everything nothing is scarce: no correction takes buffers away. */
+static void test_nothing_scarce(void **state)
+{
+	(void)state;
+	static const struct tci_size_class classes[] = {
+	    {.bytes = 1000, .elements = 500, .tensors = 200},
+	    {.bytes = 64000, .elements = 32000, .tensors = 50},
+	    {.bytes = 8000, .elements = 4000, .tensors = 6}};
+	struct counted counted;
+	struct tc_error error = {0};
+	counted_init(&counted, "10cache", classes, 3);
+	assert_int_equal(
+	    tci_ten_cache_count_fp32(&counted.cache, &counted.planner, 27584000, &error), TC_OK);
+	assert_int_equal(counted.classes[0].fp32, 200);
+	assert_int_equal(counted.classes[1].fp32, 50);
+	assert_int_equal(counted.classes[2].fp32, 6);
 	counted_clear(&counted);
 }
 
@@ -289,6 +309,7 @@ int main(void)
 	    cmocka_unit_test(test_correction_order),
 	    cmocka_unit_test(test_fp32),
 	    cmocka_unit_test(test_fp32_second_donor),
+	    cmocka_unit_test(test_nothing_scarce),
 	    cmocka_unit_test(test_cpu),
 	    cmocka_unit_test(test_given),
 	};

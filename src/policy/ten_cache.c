@@ -24,8 +24,6 @@ static enum tc_status tci_ten_cache_begin(void *self, struct tc_planner *planner
 	tc_plan_use_barrier(planner, tc_plan_number(planner, "barrier") != 0);
 	TC_TRY(tc_plan_manage(planner, 1u << TC_PARAM | 1u << TC_GRAD | 1u << TC_OPTIMIZER_STATE,
 	                      error));
-	TC_TRY(tci_recency_create(tensors, &cache->occupants, error));
-	TC_TRY(tci_recency_create(tensors, &cache->ghosts, error));
 	TC_TRY(tci_ten_cache_rows(cache, planner, error));
 	if (cache->forward_rows == 0)
 		return tc_error_set(
@@ -34,6 +32,7 @@ static enum tc_status tci_ten_cache_begin(void *self, struct tc_planner *planner
 		    "none",
 		    tc_plan_trace(planner)->name);
 	TC_TRY(tci_ten_cache_classes(cache, planner, error));
+	TC_TRY(tci_ten_cache_occupants_create(cache, tensors, error));
 	TC_TRY(tci_ten_cache_derive_gradients(cache, planner, error));
 	TC_TRY(tci_ten_cache_units(cache, planner, error));
 	TC_TRY(tci_ten_cache_pools(cache, planner, error));
@@ -289,8 +288,7 @@ static void tci_ten_cache_end(void *self)
 	    cache->bucket,  cache->fp32_gradient, cache->units,        cache->leaves};
 	for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
 		free(owned[i]);
-	tci_recency_free(cache->occupants);
-	tci_recency_free(cache->ghosts);
+	tci_ten_cache_occupants_free(cache);
 }
 
 #define TCI_CODE "10cache code at 1952ab2"

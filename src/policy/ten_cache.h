@@ -51,9 +51,10 @@ struct tci_ten_cache {
 	uint32_t *stage_now, *stage_next, *fetches, *delayed, *leaves;
 	uint32_t stage_now_count, stage_next_count, fetch_count, delayed_count;
 
-	/* occupants of the CPU pool, for the choice of a spill victim */
-	struct tci_recency *occupants; /**< FIFO: oldest first */
-	struct tci_recency *ghosts;    /**< home GPU but now in CPU; newest is popped */
+	/* occupants of the host pool, for the choice of a spill victim */
+	struct tci_occupants *occupants; /**< per class */
+	uint32_t *class_index;           /**< per tensor: its index within its class */
+	uint64_t arrivals;
 
 	/* gradients */
 	uint32_t *bucket_copy, *fp32_gradient; /**< derived tensors, per gradient tensor */
@@ -104,6 +105,17 @@ void tci_ten_cache_prefix(struct tci_ten_cache *cache, size_t tensors);
 /** Largest number of each class that the window ever holds over one iteration, into gpu counts. */
 enum tc_status tci_ten_cache_logical_counts(struct tci_ten_cache *cache, struct tc_planner *planner,
                                             struct tc_error *error);
+
+/* ten_cache_occupants.c */
+enum tc_status tci_ten_cache_occupants_create(struct tci_ten_cache *cache, uint32_t tensors,
+                                              struct tc_error *error);
+void tci_ten_cache_occupants_free(struct tci_ten_cache *cache);
+void tci_ten_cache_enters_host(struct tci_ten_cache *cache, struct tc_planner *planner,
+                               uint32_t tensor);
+/** No effect on a tensor that is not there. */
+void tci_ten_cache_leaves_host(struct tci_ten_cache *cache, uint32_t tensor);
+/** What to spill to free a host buffer of a class; TC_NONE: nothing is there. */
+uint32_t tci_ten_cache_host_victim(const struct tci_ten_cache *cache, uint32_t class);
 
 /* ten_cache_evict.c */
 enum tc_status tci_ten_cache_evict(struct tci_ten_cache *cache, struct tc_planner *planner,

@@ -91,9 +91,11 @@ static uint64_t tci_unit_bytes(const struct tci_size_class *class, tci_count_fie
 	return field == tci_field_fp32 ? 16 * class->elements : class->bytes;
 }
 
+/** `*scarce`: the budget does not hold everything. Else the corrections, which take from the most
+ * numerous class to raise scarce ones, would only leave tensors without a buffer. */
 static enum tc_status tci_scale(struct tci_ten_cache *cache, tci_count_field field, uint64_t budget,
                                 uint64_t (*cap)(const struct tci_size_class *, uint64_t extra),
-                                uint64_t extra, struct tc_error *error)
+                                uint64_t extra, bool *scarce, struct tc_error *error)
 {
 	uint64_t total = 0, part;
 	for (size_t i = 0; i < cache->class_count; i++) {
@@ -102,6 +104,7 @@ static enum tc_status tci_scale(struct tci_ten_cache *cache, tci_count_field fie
 		    !tc_add_u64(total, part, &total))
 			return tc_error_set(error, TC_TOO_LARGE, "parameters exceed 2^64 bytes");
 	}
+	*scarce = budget < total;
 	for (size_t i = 0; i < cache->class_count; i++) {
 		struct tci_size_class *class = &cache->classes[i];
 		uint64_t scaled, most = cap(class, extra);
@@ -262,8 +265,10 @@ enum tc_status tci_ten_cache_count_gpu(struct tci_ten_cache *cache, struct tc_pl
 		return tci_given_counts(cache, "gpu-buffers", given, tci_field_gpu, error);
 	if (!tc_plan_value(planner, "resident")->is_auto)
 		return tci_ten_cache_logical_counts(cache, planner, error);
-	TC_TRY(tci_scale(cache, tci_field_gpu, budget, tci_cap_tensors, 0, error));
-	tci_ratio_fix(cache, tci_field_gpu);
+	bool scarce = false;
+	TC_TRY(tci_scale(cache, tci_field_gpu, budget, tci_cap_tensors, 0, &scarce, error));
+	if (scarce)
+		tci_ratio_fix(cache, tci_field_gpu);
 	return TC_OK;
 }
 
@@ -273,8 +278,10 @@ enum tc_status tci_ten_cache_count_fp32(struct tci_ten_cache *cache, struct tc_p
 	const char *given = tci_given(planner, "fp32-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "fp32-buffers", given, tci_field_fp32, error);
-	TC_TRY(tci_scale(cache, tci_field_fp32, budget, tci_cap_tensors, 0, error));
-	tci_ratio_fix_fp32(cache);
+	bool scarce = false;
+	TC_TRY(tci_scale(cache, tci_field_fp32, budget, tci_cap_tensors, 0, &scarce, error));
+	if (scarce)
+		tci_ratio_fix_fp32(cache);
 	return TC_OK;
 }
 
@@ -284,8 +291,10 @@ enum tc_status tci_ten_cache_count_cpu(struct tci_ten_cache *cache, struct tc_pl
 	const char *given = tci_given(planner, "cpu-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "cpu-buffers", given, tci_field_cpu, error);
+	bool scarce = false;
 	TC_TRY(tci_scale(cache, tci_field_cpu, budget, tci_cap_cpu,
-	                 tc_plan_number(planner, "x-cpu"), error));
-	tci_ratio_fix(cache, tci_field_cpu);
+	                 tc_plan_number(planner, "x-cpu"), &scarce, error));
+	if (scarce)
+		tci_ratio_fix(cache, tci_field_cpu);
 	return TC_OK;
 }

@@ -4,54 +4,11 @@
  */
 #include "ten_cache.h"
 
-/** Farthest next row among the host pool's occupants of a class; ties: larger id. */
-static uint32_t tci_victim_farthest(const struct tci_ten_cache *cache, struct tc_planner *planner,
-                                    uint32_t class)
-{
-	uint32_t victim = TC_NONE;
-	uint64_t farthest = 0;
-	for (uint32_t t = tci_recency_oldest(cache->occupants); t != UINT32_MAX;
-	     t = tci_recency_newer(cache->occupants, t)) {
-		if (cache->class_of[t] != class)
-			continue;
-		uint64_t next = tc_plan_next_use(planner, t);
-		if (victim == TC_NONE || next > farthest) {
-			victim = t;
-			farthest = next;
-		}
-	}
-	return victim;
-}
-
-/** The authors' code: the newest tensor of GPU home, else the oldest occupant. */
-static uint32_t tci_victim_code(const struct tci_ten_cache *cache, uint32_t class)
-{
-	uint32_t newest = TC_NONE;
-	for (uint32_t t = tci_recency_oldest(cache->ghosts); t != UINT32_MAX;
-	     t = tci_recency_newer(cache->ghosts, t))
-		if (cache->class_of[t] == class)
-			newest = t;
-	if (newest != TC_NONE)
-		return newest;
-	for (uint32_t t = tci_recency_oldest(cache->occupants); t != UINT32_MAX;
-	     t = tci_recency_newer(cache->occupants, t))
-		if (cache->class_of[t] == class)
-			return t;
-	return TC_NONE;
-}
-
-static void tci_leaves_host(struct tci_ten_cache *cache, uint32_t tensor)
-{
-	tci_recency_remove(cache->occupants, tensor);
-	tci_recency_remove(cache->ghosts, tensor);
-}
-
 /** Free a host buffer of a class by spilling one occupant to NVMe. */
 static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_planner *planner,
                                     uint32_t class, struct tc_error *error)
 {
-	uint32_t victim = cache->farthest ? tci_victim_farthest(cache, planner, class)
-	                                  : tci_victim_code(cache, class);
+	uint32_t victim = tci_ten_cache_host_victim(cache, class);
 	if (victim == TC_NONE || !cache->has_nvme)
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
@@ -70,7 +27,7 @@ static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_plann
 		return tc_error_set(error, TC_INFEASIBLE,
 		                    "the drive is full: a larger "
 		                    "--nvme-capacity would help");
-	tci_leaves_host(cache, victim);
+	tci_ten_cache_leaves_host(cache, victim);
 	return TC_OK;
 }
 
@@ -90,9 +47,7 @@ enum tc_status tci_ten_cache_evict(struct tci_ten_cache *cache, struct tc_planne
 	options.keep_source = false;
 	TC_TRY(tc_plan_move(planner, tensor, cache->cpu_pool, TC_NO_POOL, options, &moved, &id,
 	                    error));
-	tci_recency_touch(cache->occupants, tensor);
-	if (cache->home_is_gpu[tensor])
-		tci_recency_touch(cache->ghosts, tensor);
+	tci_ten_cache_enters_host(cache, planner, tensor);
 	return cache->sync ? tc_plan_wait(planner, &id, 1, error) : TC_OK;
 }
 
@@ -117,6 +72,6 @@ enum tc_status tci_ten_cache_fetch(struct tci_ten_cache *cache, struct tc_planne
 		options.after = tc_plan_last_compute(planner);
 	TC_TRY(tc_plan_move(planner, tensor, cache->gpu_pool, cache->staging_pool, options, done,
 	                    &id, error));
-	tci_leaves_host(cache, tensor);
+	tci_ten_cache_leaves_host(cache, tensor);
 	return cache->sync ? tc_plan_wait(planner, &id, 1, error) : TC_OK;
 }

@@ -194,7 +194,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 		homes[spilled ? TC_NVME : TC_CPU]++;
 		if (!spilled) {
 			TC_TRY(tci_place_at_home(planner, t, cache->cpu_pool, TC_CPU, error));
-			tci_recency_touch(cache->occupants, t);
+			tci_ten_cache_enters_host(cache, planner, t);
 			continue;
 		}
 		if (!cache->has_nvme)
