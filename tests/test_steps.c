@@ -233,9 +233,9 @@ static void recomputation(void **state)
 }
 
 /**
- * A recomputation of module a stops before any op while another module's op (b) still runs, and
- * only then the backward event comes: a is open over step 1 (b again) until the backward event at
- * boundary 2.
+ * A recomputation of module a stops before any op, while ops of its child b still run again, in two
+ * steps; only then a backward event comes. Step 0: after backward_start; 1, 2: b again, in two
+ * calls; 3: b backward. a is open from boundary 1 to the backward event at boundary 3.
  */
 static void stopped_recomputation_waits_for_backward(void **state)
 {
@@ -249,10 +249,13 @@ static void stopped_recomputation_waits_for_backward(void **state)
 	test_add_event(b, TC_EVENT_BACKWARD_START, TC_NONE);
 	test_add_op(b, TC_BACKWARD, TC_NONE, TEST_NO_IDS, TEST_IDS(g));
 	test_add_event(b, TC_EVENT_FORWARD_PRE, a);
+	for (int call = 0; call < 2; call++) {
+		test_add_event(b, TC_EVENT_FORWARD_PRE, c);
+		uint32_t again = test_add_op(b, TC_BACKWARD, c, TEST_IDS(g), TEST_NO_IDS);
+		test_op(b, again)->recompute = true;
+		test_add_event(b, TC_EVENT_FORWARD_POST, c);
+	}
 	test_add_event(b, TC_EVENT_FORWARD_POST, a);
-	test_add_event(b, TC_EVENT_FORWARD_PRE, c);
-	uint32_t again = test_add_op(b, TC_BACKWARD, c, TEST_IDS(g), TEST_NO_IDS);
-	test_op(b, again)->recompute = true;
 	test_add_event(b, TC_EVENT_BACKWARD, c);
 	test_add_op(b, TC_BACKWARD, c, TEST_IDS(g), TEST_NO_IDS);
 	test_add_event(b, TC_EVENT_GRADIENT, p);
@@ -264,7 +267,36 @@ static void stopped_recomputation_waits_for_backward(void **state)
 	/* The forward call of a never ends and has no op: open over the step that follows it. */
 	assert_int_equal(steps->request_count, 2);
 	assert_request(steps, 0, a, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
-	assert_request(steps, 1, a, TC_PASS_RECOMPUTE, 1, 2, TEST_IDS(p));
+	assert_request(steps, 1, a, TC_PASS_RECOMPUTE, 1, 3, TEST_IDS(p));
+	tc_steps_free(steps);
+	tc_trace_free(trace);
+	test_builder_free(b);
+}
+
+/** A module with an op of its own before that of its child stays open until its forward_post. */
+static void forward_lasts_until_its_post(void **state)
+{
+	(void)state;
+	struct test_builder *b = test_builder_new();
+	uint32_t p = test_add_tensor(b, TC_PARAM, 4), q = test_add_tensor(b, TC_PARAM, 4);
+	uint32_t a = test_add_module(b, "a", TEST_IDS(p));
+	uint32_t c = test_add_module(b, "a.b", TEST_IDS(q));
+	test_add_event(b, TC_EVENT_START, TC_NONE);
+	test_add_event(b, TC_EVENT_FORWARD_PRE, a);
+	test_add_op(b, TC_FORWARD, a, TEST_IDS(p), TEST_NO_IDS);
+	test_add_event(b, TC_EVENT_FORWARD_PRE, c);
+	test_add_op(b, TC_FORWARD, c, TEST_IDS(q), TEST_NO_IDS);
+	test_add_event(b, TC_EVENT_FORWARD_POST, c);
+	test_add_event(b, TC_EVENT_FORWARD_POST, a);
+	test_add_op(b, TC_FORWARD, TC_NONE, TEST_IDS(q), TEST_NO_IDS);
+	test_add_event(b, TC_EVENT_END, TC_NONE);
+	struct tc_trace *trace = test_builder_trace(b);
+	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	assert_int_equal(steps->request_count, 2);
+	assert_request(steps, 0, a, TC_PASS_FORWARD, 0, 2, TEST_IDS(p));
+	assert_request(steps, 1, c, TC_PASS_FORWARD, 1, 2, TEST_IDS(q));
+	assert_ids(steps->steps[1].requested, TEST_IDS(p, q));
+	assert_ids(steps->steps[2].closing, TEST_IDS(0, 1)); /* in the order of opening */
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 	test_builder_free(b);
@@ -503,6 +535,7 @@ int main(void)
 	    cmocka_unit_test(example_eager),
 	    cmocka_unit_test(recomputation),
 	    cmocka_unit_test(stopped_recomputation_waits_for_backward),
+	    cmocka_unit_test(forward_lasts_until_its_post),
 	    cmocka_unit_test(module_without_backward_event),
 	    cmocka_unit_test(op_before_its_backward_event),
 	    cmocka_unit_test(micro_batches),

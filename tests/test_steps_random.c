@@ -349,12 +349,22 @@ static void disturb_events(struct test_builder *builder, uint64_t *random)
 	}
 }
 
+/** Some modules with children own a parameter too: a tied one. */
+static void give_parents_params(struct test_builder *builder, uint64_t *random)
+{
+	for (size_t i = 0; i < builder->module_count; i++) {
+		if (builder->modules[i].params.count == 0 && test_random_below(random, 3) == 0)
+			test_ids_add(&builder->modules[i].params, 1);
+	}
+}
+
 static void check_round(uint64_t seed, enum tc_granularity granularity)
 {
 	const struct test_limits limits = {.layers = 3};
 	uint64_t random = seed;
 	struct test_builder *builder = test_random_builder(seed, &limits);
 	disturb_events(builder, &random);
+	give_parents_params(builder, &random);
 	struct tc_trace *random_trace = test_builder_trace(builder);
 	struct tc_steps *derived = NULL;
 	assert_int_equal(tc_steps_derive(random_trace, granularity, TC_REQUESTS_HOOK,
