@@ -9,11 +9,6 @@
 
 #include "audit_state.h"
 
-struct tci_range tci_bind_range(const struct tc_bind *bind, uint64_t version)
-{
-	return (struct tci_range){bind->pool, bind->offset, bind->bytes, bind->tensor, version, 0};
-}
-
 static const char *tensor_name(const struct tc_audit *audit, uint32_t tensor)
 {
 	if (tensor == TC_NONE)

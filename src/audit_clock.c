@@ -8,9 +8,9 @@
  *
  * A clock is dropped, oldest command first, once the host's clock covers the command: whatever
  * comes later starts from the host's clock. Where a policy never waits, a command older than the
- * window is dropped once every lane that was busy since then covers it. What a dependency on such
- * a command would have told an idle lane is lost: the auditor may then refuse what is safe, never
- * the other way round.
+ * window is dropped once every lane that was busy since then covers it. Of what a dependency on
+ * such a command tells a lane that was idle all that time, only the command's own end is left: the
+ * auditor may then refuse what is safe, never the other way round.
  */
 #include "audit_clock.h"
 
@@ -19,19 +19,27 @@
 
 #include "tencache/units.h"
 
-void tci_clocks_start(struct tci_clocks *clocks, uint32_t lanes)
+bool tci_clocks_start(struct tci_clocks *clocks, uint32_t lanes)
 {
 	*clocks = (struct tci_clocks){.lanes = lanes, .free_slot = TC_NONE};
 	for (uint32_t l = 0; l < TC_MAX_LANES; l++)
 		clocks->lane[l].slot = TC_NONE;
+	clocks->lane_of = tc_alloc_array(TCI_CLOCK_LANES, sizeof *clocks->lane_of);
+	return clocks->lane_of != NULL;
 }
 
 void tci_clocks_clear(struct tci_clocks *clocks)
 {
 	free(clocks->entries);
+	free(clocks->lane_of);
 	free(clocks->values);
 	free(clocks->references);
 	*clocks = (struct tci_clocks){0};
+}
+
+static uint64_t *clock_at(const struct tci_clocks *clocks, uint32_t slot)
+{
+	return clocks->values + (size_t)slot * clocks->lanes;
 }
 
 /** References of free slots link the free list. */
@@ -43,7 +51,7 @@ static bool take_slot(struct tci_clocks *clocks, uint32_t *slot)
 	} else {
 		size_t needed = (size_t)clocks->slot_count + 1;
 		if (needed >= TC_NONE ||
-		    !tc_grow_array(&clocks->values, &clocks->slot_capacity, needed,
+		    !tc_grow_array(&clocks->values, &clocks->slot_capacity, needed * clocks->lanes,
 		                   sizeof *clocks->values) ||
 		    !tc_grow_array(&clocks->references, &clocks->reference_capacity, needed,
 		                   sizeof *clocks->references))
@@ -90,7 +98,8 @@ static bool busy_lanes_cover(const struct tci_clocks *clocks, uint64_t id, uint3
 {
 	for (uint32_t l = 0; l < clocks->lanes; l++) {
 		const struct tci_lane_state *state = &clocks->lane[l];
-		if (l != lane && state->last > id + 1 && clocks->values[state->slot][lane] < id + 1)
+		if (l != lane && state->last > id + 1 &&
+		    clock_at(clocks, state->slot)[lane] < id + 1)
 			return false;
 	}
 	return true;
@@ -121,14 +130,28 @@ static bool merge(struct tci_clocks *clocks, const uint64_t *other)
 	return rose;
 }
 
+/** Of a command whose clock is gone, its own end is still known. */
+static bool merge_dropped(struct tci_clocks *clocks, uint64_t id)
+{
+	if (clocks->next - id > TCI_CLOCK_LANES)
+		return false;
+	uint64_t *known = &clocks->now[clocks->lane_of[id % TCI_CLOCK_LANES]];
+	if (*known > id)
+		return false;
+	*known = id + 1;
+	return true;
+}
+
 static bool merge_dependency(struct tci_clocks *clocks, uint64_t id)
 {
-	if (id < clocks->front || id >= clocks->next)
+	if (id >= clocks->next)
 		return false;
+	if (id < clocks->front)
+		return merge_dropped(clocks, id);
 	const struct tci_clock_entry *entry = entry_of(clocks, id);
 	if (clocks->now[entry->lane] > id)
 		return false; /* covered, and so is all that came before it */
-	(void)merge(clocks, clocks->values[entry->slot]);
+	(void)merge(clocks, clock_at(clocks, entry->slot));
 	if (clocks->now[entry->lane] <= id)
 		clocks->now[entry->lane] = id + 1;
 	return true;
@@ -138,11 +161,12 @@ bool tci_clocks_issue(struct tci_clocks *clocks, uint32_t lane, const struct tc_
                       uint32_t dep_count, bool host)
 {
 	struct tci_lane_state *state = &clocks->lane[lane];
+	size_t bytes = clocks->lanes * sizeof *clocks->now;
 	bool news = state->slot == TC_NONE;
 	if (news)
 		memset(clocks->now, 0, sizeof clocks->now);
 	else
-		memcpy(clocks->now, clocks->values[state->slot], sizeof clocks->now);
+		memcpy(clocks->now, clock_at(clocks, state->slot), bytes);
 	clocks->now[lane] = state->last;
 	if (state->host_version != clocks->host_version) {
 		news |= merge(clocks, clocks->host);
@@ -157,12 +181,13 @@ bool tci_clocks_issue(struct tci_clocks *clocks, uint32_t lane, const struct tc_
 		uint32_t slot;
 		if (!take_slot(clocks, &slot))
 			return false;
-		memcpy(clocks->values[slot], clocks->now, sizeof clocks->now);
+		memcpy(clock_at(clocks, slot), clocks->now, bytes);
 		release_slot(clocks, state->slot);
 		clocks->references[slot]++; /* the lane's */
 		state->slot = slot;
 	}
 	clocks->references[state->slot]++; /* the command's */
+	clocks->lane_of[clocks->next % TCI_CLOCK_LANES] = (uint8_t)lane;
 	*entry_of(clocks, clocks->next) = (struct tci_clock_entry){state->slot, lane};
 	state->last = ++clocks->next;
 	clocks->now[lane] = state->last;

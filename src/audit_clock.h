@@ -8,7 +8,9 @@
 #include "tencache/schedule.h"
 
 /** Clocks of this many of the newest commands are kept in any case. */
-#define TCI_CLOCK_WINDOW ((uint64_t)1 << 17)
+#define TCI_CLOCK_WINDOW ((uint64_t)1 << 16)
+/** Of this many of the newest commands the lane is known. */
+#define TCI_CLOCK_LANES ((uint64_t)1 << 20)
 
 struct tci_lane_state {
 	uint64_t last;         /**< id + 1 of the lane's newest command; 0: none */
@@ -33,14 +35,17 @@ struct tci_clocks {
 	size_t entry_capacity;           /**< a power of two */
 	uint64_t front, next;
 
-	uint64_t (*values)[TC_MAX_LANES];
+	uint8_t *lane_of; /**< ring of TCI_CLOCK_LANES */
+
+	uint64_t *values; /**< `lanes` of each clock */
 	uint32_t *references;
 	size_t slot_capacity, reference_capacity;
 	uint32_t slot_count, free_slot, slots_used;
 	uint64_t peak_slots;
 };
 
-void tci_clocks_start(struct tci_clocks *clocks, uint32_t lanes);
+/** False when out of memory; clear in any case. */
+bool tci_clocks_start(struct tci_clocks *clocks, uint32_t lanes);
 void tci_clocks_clear(struct tci_clocks *clocks);
 /**
  * The next command (ids are dense from 0) enters on `lane` with these dependencies, of which those

@@ -11,7 +11,7 @@
 #include "tencache/units.h"
 
 #define BLOCK_SEGMENTS 64u
-#define SHORTCUT_BITS 13u
+#define SHORTCUT_BITS 12u /* at first: twice the segments later on */
 
 struct block {
 	uint32_t count;
@@ -25,12 +25,6 @@ struct tci_map_pool {
 	size_t block_capacity, first_capacity;
 	uint32_t block_count;
 };
-
-static uint32_t shortcut_of(uint32_t pool, uint64_t start)
-{
-	uint64_t key = (start + pool) * 0x9E3779B97F4A7C15u;
-	return (uint32_t)(key >> (64 - SHORTCUT_BITS));
-}
 
 /** Index of the last of `count` > 0 sorted values that is at most `value`; the first is. */
 static uint32_t last_at_most(const uint64_t *values, uint32_t count, uint64_t value)
@@ -58,6 +52,20 @@ static uint32_t take_segment(struct tci_map *map)
 	}
 	map->used++;
 	return id;
+}
+
+/** Keep the table of shortcuts sparse; it fills again as segments are looked up. */
+static void grow_shortcuts(struct tci_map *map)
+{
+	size_t size = (size_t)1 << map->shortcut_bits;
+	if ((size_t)map->used * 2 <= size || map->shortcut_bits > 24)
+		return;
+	uint32_t *grown = tc_alloc_array(2 * size, sizeof *grown);
+	if (grown == NULL)
+		return; /* slower, not wrong */
+	free(map->shortcuts);
+	map->shortcuts = grown;
+	map->shortcut_bits++;
 }
 
 static void release_segment(struct tci_map *map, uint32_t id)
@@ -169,6 +177,7 @@ bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32
 {
 	*map = (struct tci_map){.free_segment = TC_NONE};
 	map->pools = tc_alloc_array(pool_count > 0 ? pool_count : 1, sizeof *map->pools);
+	map->shortcut_bits = SHORTCUT_BITS;
 	map->shortcuts = tc_alloc_array((size_t)1 << SHORTCUT_BITS, sizeof *map->shortcuts);
 	if (map->pools == NULL || map->shortcuts == NULL)
 		return false;
@@ -193,18 +202,14 @@ void tci_map_clear(struct tci_map *map)
 	*map = (struct tci_map){0};
 }
 
-uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t offset)
+uint32_t tci_map_search(struct tci_map *map, uint32_t pool, uint64_t offset)
 {
-	uint32_t shortcut = shortcut_of(pool, offset);
-	uint32_t id = map->shortcuts[shortcut];
-	if (id < map->count && map->segments[id].pool == pool && map->segments[id].start == offset)
-		return id;
 	const struct tci_map_pool *index = &map->pools[pool];
 	const struct block *block =
 	    index->blocks[last_at_most(index->firsts, index->block_count, offset)];
-	id = block->ids[last_at_most(block->starts, block->count, offset)];
+	uint32_t id = block->ids[last_at_most(block->starts, block->count, offset)];
 	if (map->segments[id].start == offset)
-		map->shortcuts[shortcut] = id;
+		*tci_map_shortcut(map, pool, offset) = id;
 	return id;
 }
 
@@ -213,6 +218,7 @@ uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
 	uint32_t id = tci_map_find(map, pool, start);
 	if (map->segments[id].start == start)
 		return id;
+	grow_shortcuts(map);
 	uint32_t upper = take_segment(map);
 	if (upper == TC_NONE)
 		return TC_NONE;
@@ -232,7 +238,7 @@ uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
 	return upper;
 }
 
-uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end)
+uint32_t tci_map_cut_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end)
 {
 	uint32_t first = tci_map_cut(map, pool, start);
 	if (first == TC_NONE || map->segments[first].end == end)

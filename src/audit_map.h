@@ -31,20 +31,45 @@ struct tci_map {
 	struct tci_map_pool *pools;
 	uint32_t pool_count;
 	uint32_t *shortcuts; /**< by hash of pool and start: a segment to try first */
+	unsigned shortcut_bits;
 };
 
 /** Pools as planned, without content. False when out of memory; clear in any case. */
 bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count);
 void tci_map_clear(struct tci_map *map);
+/** The segment that holds byte `offset` of a pool, through the ordered lists. */
+uint32_t tci_map_search(struct tci_map *map, uint32_t pool, uint64_t offset);
+
+static inline uint32_t *tci_map_shortcut(const struct tci_map *map, uint32_t pool, uint64_t start)
+{
+	uint64_t key = (start + pool) * 0x9E3779B97F4A7C15u;
+	return &map->shortcuts[key >> (64 - map->shortcut_bits)];
+}
+
 /** The segment that holds byte `offset` of a pool (offset < bytes). */
-uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t offset);
+static inline uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t offset)
+{
+	uint32_t id = *tci_map_shortcut(map, pool, offset);
+	if (id < map->count && map->segments[id].pool == pool && map->segments[id].start == offset)
+		return id;
+	return tci_map_search(map, pool, offset);
+}
 /**
  * The segment that begins at `start` (start < bytes), after cutting one in two if needed.
  * TC_NONE when out of memory. Segments may move in memory; ids stay.
  */
 uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start);
+/** tci_map_range() where the borders are not there yet. */
+uint32_t tci_map_cut_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end);
 /** Cut so that `start` and `end` are borders; returns the first segment inside, or TC_NONE. */
-uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end);
+static inline uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start,
+                                     uint64_t end)
+{
+	uint32_t id = tci_map_find(map, pool, start);
+	if (map->segments[id].start == start && map->segments[id].end == end)
+		return id;
+	return tci_map_cut_range(map, pool, start, end);
+}
 /** Let segment `first` reach to `end`, a border, and remove those it swallows. */
 void tci_map_join(struct tci_map *map, uint32_t first, uint64_t end);
 

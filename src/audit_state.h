@@ -30,7 +30,8 @@ enum tci_op_duty {
 	TCI_OP_IN_ORDER = 1,  /**< forward or backward: exactly once and in order */
 	TCI_OP_NEEDED = 2,    /**< writes persistent tensors: exactly once */
 	TCI_OP_SUBRANGES = 4, /**< some reads or writes are sub-ranges */
-	TCI_OP_WORKSPACE = 8
+	TCI_OP_WORKSPACE = 8,
+	TCI_OP_PARAMS = 16 /**< writes parameters */
 };
 struct tci_op_state {
 	uint32_t first_touch; /**< its touches end where the next op's begin */
@@ -102,21 +103,38 @@ void tci_audit_read(struct tc_audit *audit, const struct tci_range *range);
  * so what it reads or wrote before must not be hit.
  */
 void tci_audit_write(struct tc_audit *audit, const struct tci_range *range, bool exclusive);
-/** What lies in the part [0, bytes) of a bind. */
-struct tci_range tci_bind_range(const struct tc_bind *bind, uint64_t version);
+/** The whole of a bind with content of this version. */
+static inline struct tci_range tci_bind_range(const struct tc_bind *bind, uint64_t version)
+{
+	return (struct tci_range){bind->pool, bind->offset, bind->bytes, bind->tensor, version, 0};
+}
 
 /** Latest version of a tensor of the plan, in program order. */
 static inline uint64_t tci_audit_latest(const struct tc_audit *audit, uint32_t tensor)
 {
 	return audit->latest[audit->root[tensor]];
 }
+/** Is `version` older than the latest one by no more than the declared staleness? */
+bool tci_audit_version_lags(const struct tc_audit *audit, uint32_t tensor, uint64_t version);
 /** Does the version that the command names do, the declared staleness allowed for? */
-bool tci_audit_version_allowed(const struct tc_audit *audit, uint32_t tensor, uint64_t version);
+static inline bool tci_audit_version_allowed(const struct tc_audit *audit, uint32_t tensor,
+                                             uint64_t version)
+{
+	return version == tci_audit_latest(audit, tensor) ||
+	       (audit->info->staleness > 0 && tci_audit_version_lags(audit, tensor, version));
+}
 
 /** Register the binds of the command at hand; findings for doubles. False: out of memory. */
 bool tci_audit_bind_all(struct tc_audit *audit);
-/** The bind of a tensor in the command at hand, or NULL. */
-const struct tc_bind *tci_audit_bound(const struct tc_audit *audit, uint32_t tensor);
+/** The bind of a tensor in the command at hand, or NULL. Notes that it was asked for. */
+static inline const struct tc_bind *tci_audit_bound(const struct tc_audit *audit, uint32_t tensor)
+{
+	const struct tci_bound *bound = &audit->bound[tensor];
+	if (bound->stamp != audit->stamp)
+		return NULL;
+	audit->bind_touched[bound->bind] = true;
+	return &audit->command->binds[bound->bind];
+}
 /** The same, or that of a tensor derived from it. */
 const struct tc_bind *tci_audit_bound_or_derived(const struct tc_audit *audit, uint32_t tensor);
 

@@ -57,11 +57,14 @@ static uint32_t op_duty(const struct tc_trace *trace, const struct tc_op *op)
 	uint32_t duty = 0;
 	if (op->phase == TC_FORWARD || op->phase == TC_BACKWARD)
 		duty = TCI_OP_IN_ORDER;
-	for (uint32_t w = 0; duty == 0 && w < op->writes.count; w++) {
+	for (uint32_t w = 0; w < op->writes.count; w++) {
 		const struct tc_tensor *tensor = &trace->tensors[op->writes.items[w]];
-		if (is_persistent_state(tensor) ||
-		    (tensor->persistent && op->phase != TC_OPTIMIZER))
-			duty = TCI_OP_NEEDED;
+		bool needed = is_persistent_state(tensor) ||
+		              (tensor->persistent && op->phase != TC_OPTIMIZER);
+		if (needed && (duty & TCI_OP_IN_ORDER) == 0)
+			duty |= TCI_OP_NEEDED;
+		if (tensor->kind == TC_PARAM)
+			duty |= TCI_OP_PARAMS;
 	}
 	if (op->read_ranges != NULL || op->write_ranges != NULL)
 		duty |= TCI_OP_SUBRANGES;
@@ -189,7 +192,8 @@ enum tc_status tci_audit_begin_tables(struct tc_audit *audit, struct tc_error *e
 {
 	const struct tc_plan_info *info = audit->info;
 	audit->lane_total = tc_lane_total(info->lanes);
-	tci_clocks_start(&audit->clocks, audit->lane_total);
+	if (!tci_clocks_start(&audit->clocks, audit->lane_total))
+		return tc_error_no_memory(error, "the auditor's clocks", TCI_CLOCK_LANES);
 	TC_TRY(begin_tensors(audit, error));
 	TC_TRY(begin_ops(audit, error));
 	if (!tci_map_start(&audit->map, info->pools, info->pool_count))

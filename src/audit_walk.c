@@ -12,11 +12,9 @@
 
 #include "tencache/units.h"
 
-bool tci_audit_version_allowed(const struct tc_audit *audit, uint32_t tensor, uint64_t version)
+bool tci_audit_version_lags(const struct tc_audit *audit, uint32_t tensor, uint64_t version)
 {
 	uint64_t latest = tci_audit_latest(audit, tensor);
-	if (version == latest)
-		return true;
 	uint64_t lag = (uint64_t)audit->info->staleness * audit->writes[audit->root[tensor]];
 	return version < latest && latest - version <= lag;
 }
@@ -50,15 +48,6 @@ bool tci_audit_bind_all(struct tc_audit *audit)
 			audit->alias[root] = (struct tci_bound){audit->stamp, b};
 	}
 	return true;
-}
-
-const struct tc_bind *tci_audit_bound(const struct tc_audit *audit, uint32_t tensor)
-{
-	const struct tci_bound *bound = &audit->bound[tensor];
-	if (bound->stamp != audit->stamp)
-		return NULL;
-	audit->bind_touched[bound->bind] = true;
-	return &audit->command->binds[bound->bind];
 }
 
 const struct tc_bind *tci_audit_bound_or_derived(const struct tc_audit *audit, uint32_t tensor)
@@ -279,7 +268,8 @@ static void run_touches(struct tc_audit *audit, uint32_t op)
 		if (touch->kind == TCI_TOUCH_WRITE && bind == NULL)
 			audit->latest[touch->tensor]++;
 	}
-	tci_audit_note_masters(audit, op);
+	if ((audit->ops[op].duty & TCI_OP_PARAMS) != 0)
+		tci_audit_note_masters(audit, op);
 }
 
 /**

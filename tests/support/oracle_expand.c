@@ -48,12 +48,14 @@ static uint32_t master_of(const struct expansion *expansion, uint32_t param)
 	return TC_NONE;
 }
 
-static void wrote(struct expansion *expansion, uint32_t tensor)
+/** After a whole op: what it wrote of a parameter is what its master converts to. */
+static void note_masters(struct expansion *expansion, const struct tc_op *op)
 {
-	expansion->written[tensor]++;
-	uint32_t master = master_of(expansion, tensor);
-	if (master != TC_NONE)
-		expansion->master_then[tensor] = expansion->written[master];
+	for (uint32_t w = 0; w < op->writes.count; w++) {
+		uint32_t master = master_of(expansion, op->writes.items[w]);
+		if (master != TC_NONE)
+			expansion->master_then[op->writes.items[w]] = expansion->written[master];
+	}
 }
 
 /* ---------------------------------------------------------------- actions */
@@ -189,7 +191,7 @@ static void op_write(struct expansion *expansion, const struct tc_command *comma
 	uint32_t tensor = op->writes.items[w];
 	const struct tc_bind *bind = find(command, tensor);
 	uint64_t before = expansion->written[tensor];
-	wrote(expansion, tensor);
+	expansion->written[tensor]++;
 	if (bind == NULL) {
 		fault(expansion, "command %d writes tensor %u unbound", (int)command->id, tensor);
 		return;
@@ -246,6 +248,7 @@ static void run_op(struct expansion *expansion, const struct tc_command *command
 	for (uint32_t r = 0; r < op->reads.count; r++)
 		if (!listed(op->writes, op->reads.items[r]))
 			op_read(expansion, command, op, r, entry[r]);
+	note_masters(expansion, op);
 	if (scratch != NULL)
 		(void)add(expansion, ACTION_READ, (struct tc_place){scratch->pool, scratch->offset},
 		          op->workspace, TC_NONE, o, 0);
@@ -328,8 +331,9 @@ static void update(struct expansion *expansion, const struct tc_command *command
 			if (!stands_in(expansion, command, tensor, true))
 				fault(expansion, "update %d cannot write tensor %u",
 				      (int)command->id, tensor);
-			wrote(expansion, tensor);
+			expansion->written[tensor]++;
 		}
+		note_masters(expansion, op);
 	}
 	for (uint32_t b = 0; b < command->bind_count; b++)
 		if (command->binds[b].access != TC_READ)
@@ -407,7 +411,7 @@ static void expand_command(struct expansion *expansion, const struct tc_command 
 static void check_capacity(struct expansion *expansion)
 {
 	const struct tc_plan_info *info = expansion->info;
-	for (unsigned tier = 0; tier < TC_TIER_COUNT; tier++) {
+	for (unsigned tier = 0; !info->unlimited_memory && tier < TC_TIER_COUNT; tier++) {
 		uint64_t sum = info->fixed_bytes[tier];
 		for (uint32_t p = 0; p < info->pool_count; p++)
 			sum += (unsigned)info->pools[p].tier == tier ? info->pools[p].bytes : 0;

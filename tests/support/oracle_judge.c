@@ -9,6 +9,7 @@
 #include "oracle_expand.h"
 #include "random.h"
 
+#define ORACLE_MAX_POOLS 32u
 #define WORDS ((ORACLE_MAX_COMMANDS + 63) / 64)
 
 /** Row y, bit x: x has certainly ended when y starts. */
@@ -60,17 +61,44 @@ struct byte {
 struct memory {
 	const struct tc_plan_info *info;
 	struct byte *bytes;
-	size_t first[16]; /**< of each pool */
+	size_t first[ORACLE_MAX_POOLS];
 	size_t total;
 };
 
-static void memory_start(struct memory *memory, const struct tc_plan_info *info)
+static void reach(uint64_t *extent, uint64_t end)
 {
+	if (*extent < end)
+		*extent = end;
+}
+
+/** Only as much of each pool as anything touches: real pools may be large and mostly empty. */
+static void memory_start(struct memory *memory, const struct tc_schedule *schedule,
+                         const struct expansion *expansion)
+{
+	const struct tc_plan_info *info = &schedule->info;
+	uint64_t extent[ORACLE_MAX_POOLS] = {0};
 	memory->info = info;
 	memory->total = 0;
+	if (info->pool_count > ORACLE_MAX_POOLS)
+		abort();
+	for (size_t a = 0; a < expansion->action_count; a++)
+		reach(&extent[expansion->actions[a].at.pool],
+		      expansion->actions[a].at.offset + expansion->actions[a].bytes);
+	for (uint32_t t = 0; t < info->tensor_count; t++)
+		if (info->tensors[t].placed)
+			reach(&extent[info->tensors[t].start.pool],
+			      info->tensors[t].start.offset + info->tensors[t].bytes);
+	for (uint32_t c = 0; c < info->copy_count; c++)
+		reach(&extent[info->copies[c].place.pool],
+		      info->copies[c].place.offset + info->tensors[info->copies[c].tensor].bytes);
+	for (uint32_t p = 0; p < schedule->end.place_count; p++) {
+		const struct tc_final_place *place = &schedule->end.places[p];
+		reach(&extent[place->place.pool],
+		      place->place.offset + info->tensors[place->tensor].bytes);
+	}
 	for (uint32_t p = 0; p < info->pool_count; p++) {
 		memory->first[p] = memory->total;
-		memory->total += info->pools[p].bytes;
+		memory->total += extent[p];
 	}
 	memory->bytes = calloc(memory->total, sizeof *memory->bytes);
 	if (memory->bytes == NULL)
@@ -128,21 +156,29 @@ static const char *touch(struct byte *byte, const struct action *action, uint64_
 static bool all_kept(const struct memory *memory, const struct expansion *expansion)
 {
 	const struct tc_plan_info *info = memory->info;
-	for (uint32_t t = 0; t < info->tensor_count; t++) {
+	bool all = true;
+	for (uint32_t t = 0; all && t < info->tensor_count; t++) {
 		bool kept = t < info->trace->tensor_count
 		                ? info->trace->tensors[t].persistent
 		                : info->tensors[t].kind == TC_OPTIMIZER_STATE;
-		uint64_t found = 0, version = expansion_version(expansion, t);
-		for (size_t i = 0; kept && i < memory->total && found < info->tensors[t].bytes; i++)
-			if (memory->bytes[i].tensor == t && memory->bytes[i].version == version &&
-			    memory->bytes[i].offset == found) {
-				found++;
-				i = (size_t)-1; /* again from the start for the next byte */
-			}
-		if (kept && found < info->tensors[t].bytes)
-			return false;
+		uint64_t version = expansion_version(expansion, t),
+		         missing = info->tensors[t].bytes;
+		if (!kept)
+			continue;
+		bool *found = calloc(missing, sizeof *found);
+		if (found == NULL)
+			abort();
+		for (size_t i = 0; i < memory->total; i++) {
+			const struct byte *byte = &memory->bytes[i];
+			if (byte->tensor != t || byte->version != version || found[byte->offset])
+				continue;
+			found[byte->offset] = true;
+			missing--;
+		}
+		free(found);
+		all = missing == 0;
 	}
-	return true;
+	return all;
 }
 
 static bool places_hold(const struct memory *memory, const struct expansion *expansion,
@@ -165,7 +201,7 @@ static void judge_closure(const struct tc_schedule *schedule, const struct expan
                           const struct order *order, struct oracle_verdict *verdict)
 {
 	struct memory memory;
-	memory_start(&memory, &schedule->info);
+	memory_start(&memory, schedule, expansion);
 	for (uint64_t id = 0; id < schedule->command_count; id++)
 		for (size_t a = expansion->first[id]; a < expansion->first[id + 1]; a++) {
 			const struct action *action = &expansion->actions[a];
@@ -296,7 +332,7 @@ struct oracle_verdict oracle_judge(const struct tc_schedule *schedule, unsigned 
 	close_order(schedule, order);
 	judge_closure(schedule, expansion, order, &verdict);
 	struct memory memory;
-	memory_start(&memory, &schedule->info);
+	memory_start(&memory, schedule, expansion);
 	for (unsigned o = 0; o < orders && !verdict.execution_wrong; o++)
 		verdict.execution_wrong = !execute(schedule, expansion, order, &memory, &seed);
 	free(memory.bytes);

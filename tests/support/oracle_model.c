@@ -130,9 +130,12 @@ static void add_optimizer(struct oracle_model *model, uint32_t l)
 	list_add(model, &op->reads, layer->gradient);
 	list_add(model, &op->reads, master);
 	list_add(model, &op->reads, layer->moment);
+	/* Before or after its master: an op has no order inside. */
+	if (master != layer->param && l % 2 == 0)
+		list_add(model, &op->writes, layer->param);
 	list_add(model, &op->writes, master);
 	list_add(model, &op->writes, layer->moment);
-	if (master != layer->param)
+	if (master != layer->param && l % 2 == 1)
 		list_add(model, &op->writes, layer->param);
 	list_add(model, &op->frees, layer->gradient);
 }

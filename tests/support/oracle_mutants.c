@@ -27,7 +27,7 @@ struct draft {
 	uint64_t count;
 	struct tc_plan_info info;
 	struct tc_machine *machine;
-	struct tc_final_place places[64];
+	struct tc_final_place places[256];
 	uint64_t random;
 };
 
@@ -414,7 +414,7 @@ struct tc_schedule *oracle_mutate(const struct tc_schedule *schedule, enum oracl
 {
 	struct draft *draft = calloc(1, sizeof *draft);
 	if (draft == NULL || schedule->command_count >= ORACLE_MAX_COMMANDS ||
-	    schedule->end.place_count > 64)
+	    schedule->end.place_count > 256)
 		abort();
 	draft->original = schedule;
 	draft->random = seed;
