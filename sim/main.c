@@ -17,6 +17,7 @@ static const struct tci_verb {
     {"run", tci_sim_run, "simulate policies on a trace (the default verb)"},
     {"policies", tci_sim_policies, "list policies and their parameters"},
     {"machines", tci_sim_machines, "list machine presets and their values"},
+    {"inspect", tci_sim_inspect, "what is in a trace: sizes, what must fit, reuse"},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 

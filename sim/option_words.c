@@ -1,0 +1,46 @@
+/* What the verbs say about words and options that they do not know. */
+#include "option_words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tencache/units.h"
+
+enum tc_status tci_choose(const char *option, const char *value, const char *const *words,
+                          size_t count, int *chosen, struct tc_error *error)
+{
+	char list[128] = "";
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(value, words[i]) == 0) {
+			*chosen = (int)i;
+			return TC_OK;
+		}
+		(void)snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+		               i == 0 ? "" : ", ", words[i]);
+	}
+	const char *nearest = tc_nearest_name(value, words, count);
+	return tc_error_set(error, TC_ARGUMENT, "--%s %s: expected one of %s%s%s%s", option, value,
+	                    list, nearest == NULL ? "" : "; did you mean \"",
+	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+}
+
+enum tc_status tci_bad_option(const char *text, const struct option *list, bool missing,
+                              struct tc_error *error)
+{
+	const char *names[256];
+	size_t count = 0;
+	if (missing)
+		return tc_error_set(error, TC_ARGUMENT, "option %s needs a value; see --help",
+		                    text);
+	for (; list[count].name != NULL && count < sizeof names / sizeof *names; count++)
+		names[count] = list[count].name;
+	char name[64];
+	const char *start = text;
+	while (*start == '-')
+		start++;
+	(void)snprintf(name, sizeof name, "%.*s", (int)strcspn(start, "="), start);
+	const char *nearest = tc_nearest_name(name, names, count);
+	return tc_error_set(error, TC_ARGUMENT, "unknown option \"%s\"%s%s%s; see --help", text,
+	                    nearest == NULL ? "" : "; did you mean \"--",
+	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+}

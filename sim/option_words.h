@@ -1,0 +1,22 @@
+/**
+ * @file option_words.h
+ * What the verbs say about words and options that they do not know.
+ */
+#ifndef TENCACHE_SIM_OPTION_WORDS_H
+#define TENCACHE_SIM_OPTION_WORDS_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tencache/error.h"
+
+/** Find `value` among `words`; else TC_ARGUMENT with the list and the nearest one. */
+enum tc_status tci_choose(const char *option, const char *value, const char *const *words,
+                          size_t count, int *chosen, struct tc_error *error);
+/** TC_ARGUMENT for the argument at which getopt_long() stopped. @param missing it is known, but its
+ * value is not there */
+enum tc_status tci_bad_option(const char *text, const struct option *list, bool missing,
+                              struct tc_error *error);
+
+#endif
