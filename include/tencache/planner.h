@@ -102,6 +102,14 @@ uint64_t tc_plan_unmanaged_bytes(const struct tc_planner *planner);
 uint64_t tc_plan_aligned(const struct tc_planner *planner, enum tc_tier tier, uint64_t bytes);
 /** Largest sum of aligned bytes of gradients alive at once between birth and gradient event. */
 uint64_t tc_plan_gradient_peak_bytes(const struct tc_planner *planner);
+/**
+ * Bytes of a GPU arena (best fit) in which every gradient finds a place from its birth until it
+ * leaves, holes included. After tc_plan_manage().
+ * @param until per tensor of the trace, the event at which it leaves, TC_NONE: after the last step;
+ * NULL: each leaves at its own gradient event
+ */
+enum tc_status tc_plan_gradient_arena_bytes(struct tc_planner *planner, const uint32_t *until,
+                                            uint64_t *bytes, struct tc_error *error);
 /** Largest need of a step (aligned): requests, reads, unfinished gradients of managed kinds. */
 uint64_t tc_plan_largest_need(const struct tc_planner *planner, uint32_t *step);
 
