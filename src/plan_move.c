@@ -203,7 +203,7 @@ enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_
 			    error, TC_INTERNAL,
 			    "tensor \"%s\" goes between GPU and NVMe without staging",
 			    planner->table[tensor].name);
-		TC_TRY(tci_slot_take(planner, staging, tensor, &middle, error));
+		TC_TRY(tci_slot_take_or_make_room(planner, staging, tensor, &middle, error));
 		if (middle == TCI_NO_SLOT) {
 			*moved = false;
 			return TC_OK;
