@@ -121,7 +121,9 @@ static enum tc_status tci_zero_make_room(void *self, struct tc_planner *planner,
 {
 	struct tci_zero *zero = self;
 	(void)bytes;
-	*made = false;
+	*made = pool != TC_NO_POOL && pool == zero->pools.staging;
+	if (*made)
+		return tci_zero_free_a_buffer(zero, planner, for_tensor, error);
 	return pool == zero->pools.gpu
 	           ? tci_zero_forget_farthest(zero, planner, false, for_tensor, made, error)
 	           : TC_OK;
@@ -173,6 +175,7 @@ static void tci_zero_end(void *self)
 	free(zero->bucket.items);
 	free(zero->reads.items);
 	free(zero->writes.items);
+	free(zero->published.items);
 }
 
 /* ---------------------------------------------------------------- parameters */

@@ -4,14 +4,18 @@
  * Rules: src/policy/ZERO_INFINITY.md.
  *
  * zero_infinity.c holds the table and the hooks; zero_infinity_read.c derives from the trace what
- * never changes; zero_infinity_pools.c decides homes and makes pools; zero_infinity_fetch.c is the
- * parameter coordinator (access, prefetch, release), zero_infinity_staging.c its NVMe side;
- * zero_infinity_gradients.c and zero_infinity_optimizer.c are the rest of the step.
+ * never changes; zero_infinity_pools.c and zero_infinity_gradient_pools.c decide homes and make
+ * pools; zero_infinity_fetch.c is the parameter coordinator (access, prefetch, release),
+ * zero_infinity_staging.c its NVMe side; zero_infinity_gradients.c and zero_infinity_optimizer.c
+ * are the rest of the step.
  */
 #ifndef TENCACHE_SRC_POLICY_ZERO_INFINITY_H
 #define TENCACHE_SRC_POLICY_ZERO_INFINITY_H
 
 #include "tencache/planner.h"
+
+/** Sub-groups whose state can be in host memory at once: read, updated, written. */
+#define TCI_ZERO_STAGES 3
 
 /** Parameters of the policy, resolved. Elements unless named otherwise. */
 struct tci_zero_settings {
@@ -29,7 +33,9 @@ struct tci_zero_settings {
 struct tci_zero_pools {
 	uint32_t gpu, gradients, bucket, norm;                /**< GPU */
 	uint32_t parameters, state, half_gradients, pageable; /**< host memory */
-	uint32_t full_gradients, staging, optimizer_staging;  /**< host memory */
+	uint32_t full_gradients, staging;                     /**< host memory */
+	/** Host memory; sub-group g uses entry g modulo tci_zero.stages. */
+	uint32_t optimizer_staging[TCI_ZERO_STAGES];
 	uint32_t nvme_parameters, nvme_state, nvme_gradients; /**< drive */
 };
 
@@ -80,7 +86,7 @@ struct tci_zero_unit {
 struct tci_zero_group {
 	uint32_t first_unit, unit_count;
 	uint64_t elements;
-	bool loaded; /**< its reads were issued ahead of time (pipeline-read) */
+	bool loaded; /**< its reads were issued in this iteration */
 };
 
 struct tci_zero_list {
@@ -112,6 +118,7 @@ struct tci_zero {
 	struct tci_zero_list unit_tensors;
 	struct tci_zero_group *groups;
 	size_t group_count, group_capacity;
+	uint32_t stages; /**< pools in use of pools.optimizer_staging */
 	uint64_t largest_gradient_bytes;
 	bool gradients_come_twice; /**< some parameter has several gradient events */
 
@@ -131,7 +138,8 @@ struct tci_zero {
 	uint64_t bucket_elements;
 	bool stepping; /**< the optimizer step has begun */
 	uint32_t next_unit;
-	struct tci_zero_commands reads, writes; /**< of optimizer state, not waited for */
+	/** Not waited for: of optimizer state, and conversions or writes of parameters. */
+	struct tci_zero_commands reads, writes, published;
 	uint64_t early_releases; /**< staging buffers taken back; over all iterations */
 	bool early_release_noted;
 };
@@ -143,13 +151,22 @@ enum tc_status tci_zero_read(struct tci_zero *zero, struct tc_planner *planner,
 enum tc_status tci_zero_push(struct tci_zero_list *list, uint32_t id, struct tc_error *error);
 enum tc_status tci_zero_push_command(struct tci_zero_commands *list, uint64_t id,
                                      struct tc_error *error);
-/** The most that gradients of one bucket filling take with all slots rounded up, bytes. */
-uint64_t tci_zero_bucket_bytes(const struct tci_zero *zero, const struct tc_planner *planner);
+
+/* zero_infinity_gradient_pools.c */
+/** The forms a gradient takes on its way. */
+enum tc_status tci_zero_derive_gradients(struct tci_zero *zero, struct tc_planner *planner,
+                                         struct tc_error *error);
+enum tc_status tci_zero_gradient_pools(struct tci_zero *zero, struct tc_planner *planner,
+                                       struct tc_error *error);
 
 /* zero_infinity_pools.c */
 /** Homes, derived gradients, pools and initial places. */
 enum tc_status tci_zero_settle(struct tci_zero *zero, struct tc_planner *planner,
                                struct tc_error *error);
+
+/** An arena, unless it would be empty: then `*pool` stays as it is. */
+enum tc_status tci_zero_arena(struct tc_planner *planner, enum tc_tier tier, const char *name,
+                              bool pinned, uint64_t bytes, uint32_t *pool, struct tc_error *error);
 
 /* zero_infinity_fetch.c */
 void tci_zero_start_iteration(struct tci_zero *zero);
@@ -175,6 +192,10 @@ enum tc_status tci_zero_forget_farthest(struct tci_zero *zero, struct tc_planner
 /** Is its only copy on the drive, with no read of it issued? */
 bool tci_zero_only_on_nvme(const struct tci_zero *zero, const struct tc_planner *planner,
                            uint32_t parameter);
+/** DeepSpeed stops where no buffer is free; here the tensor that is used last gives up its own.
+ * Infeasible where the coming step needs all of them. */
+enum tc_status tci_zero_free_a_buffer(struct tci_zero *zero, struct tc_planner *planner,
+                                      uint32_t parameter, struct tc_error *error);
 /** See that all of the batch are in host memory: read, and wait for every read under way. */
 enum tc_status tci_zero_ensure_staged(struct tci_zero *zero, struct tc_planner *planner,
                                       struct tc_error *error);

@@ -57,7 +57,7 @@ static enum tc_status tci_zero_to_full(struct tci_zero *zero, struct tc_planner 
                                        uint32_t parameter, struct tc_error *error)
 {
 	const struct tci_zero_parameter *p = &zero->parameters[parameter];
-	uint32_t target = zero->settings.state_on_nvme ? zero->pools.optimizer_staging
+	uint32_t target = zero->settings.state_on_nvme ? zero->pools.optimizer_staging[0]
 	                                               : zero->pools.full_gradients;
 	struct tc_convert_options options = {.queue = TC_QUEUE_CPU, .why = TC_WHY_NONE};
 	uint64_t id;

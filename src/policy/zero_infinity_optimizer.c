@@ -1,9 +1,9 @@
 /*
  * The optimizer step, sub-group by sub-group and serially: read the state of the whole sub-group
- * from the drive, update each tensor, convert and publish the parameters, write the state back. The
- * host waits after each of these, as DeepSpeed's optimizer swapper does, unless pipeline-read
- * starts the next sub-group's reads before this one's updates, or pipeline-write leaves the writes
- * behind. With the state in host memory only the updates remain.
+ * from the drive, update each tensor, convert the parameters, write the state back. The host waits
+ * after reads, conversions and writes, as DeepSpeed's optimizer swapper does, unless pipeline-read
+ * starts the next sub-group's reads before this one's updates, or pipeline-write joins the writes
+ * only before the next ones. With the state in host memory updates and conversions remain.
  */
 #include "zero_infinity.h"
 
@@ -29,78 +29,76 @@ static bool tci_zero_is_parameter(const struct tci_zero *zero, const struct tc_p
 
 /** Read one tensor into the staging memory; `*fits` false when that is full. */
 static enum tc_status tci_zero_read_tensor(struct tci_zero *zero, struct tc_planner *planner,
-                                           uint32_t tensor, bool *fits, struct tc_error *error)
+                                           uint32_t tensor, uint32_t pool, bool *fits,
+                                           struct tc_error *error)
 {
 	uint64_t id;
 	if (tc_plan_copy(planner, tensor, TC_CPU).latest ||
 	    !tc_plan_copy(planner, tensor, TC_NVME).latest)
 		return TC_OK;
-	TC_TRY(tc_plan_move(planner, tensor, zero->pools.optimizer_staging, TC_NO_POOL,
-	                    TC_MOVE(TC_WHY_SWAP), fits, &id, error));
+	TC_TRY(tc_plan_move(planner, tensor, pool, TC_NO_POOL, TC_MOVE(TC_WHY_SWAP), fits, &id,
+	                    error));
 	return *fits ? tci_zero_push_command(&zero->reads, id, error) : TC_OK;
 }
 
+/** Issue the reads of a sub-group, into the staging memory whose turn it is. */
 static enum tc_status tci_zero_read_group(struct tci_zero *zero, struct tc_planner *planner,
-                                          const struct tci_zero_group *group, bool *fits,
-                                          struct tc_error *error)
+                                          uint32_t index, struct tc_error *error)
 {
+	struct tci_zero_group *group = &zero->groups[index];
 	const struct tci_zero_unit *first = &zero->units[group->first_unit];
 	const struct tci_zero_unit *last = first + group->unit_count - 1;
 	uint32_t end = last->first_tensor + last->tensor_count;
-	*fits = true;
-	for (uint32_t i = first->first_tensor; i < end && *fits; i++) {
+	bool fits = true;
+	if (group->loaded || zero->stages == 0)
+		return TC_OK;
+	group->loaded = true;
+	for (uint32_t i = first->first_tensor; i < end && fits; i++) {
 		uint32_t t = zero->unit_tensors.items[i];
 		if (tci_zero_is_parameter(zero, planner, t))
 			t = zero->parameters[t].full_copy; /* its gradient */
 		if (t != TC_NONE)
-			TC_TRY(tci_zero_read_tensor(zero, planner, t, fits, error));
+			TC_TRY(tci_zero_read_tensor(
+			    zero, planner, t, zero->pools.optimizer_staging[index % zero->stages],
+			    &fits, error));
 	}
-	return TC_OK;
+	return fits ? TC_OK
+	            : tc_error_set(error, TC_INTERNAL,
+	                           "zero-infinity: the state of sub-group %u does not fit the "
+	                           "staging memory made for it; please report this",
+	                           index);
 }
 
 static enum tc_status tci_zero_swap_in(struct tci_zero *zero, struct tc_planner *planner,
                                        uint32_t index, struct tc_error *error)
 {
-	struct tci_zero_group *group = &zero->groups[index];
-	bool fits;
-	if (!group->loaded) {
-		TC_TRY(tci_zero_read_group(zero, planner, group, &fits, error));
-		if (!fits)
-			return tc_error_set(error, TC_INTERNAL,
-			                    "zero-infinity: the state of sub-group %u does not fit "
-			                    "the staging memory made for it; please report this",
-			                    index);
-	}
+	TC_TRY(tci_zero_read_group(zero, planner, index, error));
 	TC_TRY(tc_plan_wait(planner, zero->reads.items, zero->reads.count, error));
 	zero->reads.count = 0;
-	if (!zero->settings.pipeline_read || index + 1 == zero->group_count)
-		return TC_OK;
-	/* What does not fit yet is read when its turn comes. */
-	TC_TRY(tci_zero_read_group(zero, planner, group + 1, &fits, error));
-	group[1].loaded = fits;
-	return TC_OK;
+	return zero->settings.pipeline_read && index + 1 < zero->group_count
+	           ? tci_zero_read_group(zero, planner, index + 1, error)
+	           : TC_OK;
 }
 
 /* ---------------------------------------------------------------- after the updates */
 
+/** Convert a parameter from its master and, if its home is the drive, write it there. */
 static enum tc_status tci_zero_publish_one(struct tci_zero *zero, struct tc_planner *planner,
                                            uint32_t parameter, struct tc_error *error)
 {
 	const struct tci_zero_parameter *p = &zero->parameters[parameter];
 	struct tc_convert_options options = {.queue = TC_QUEUE_CPU, .why = TC_WHY_HOME};
-	uint64_t id;
 	bool done;
 	if (!p->persistent || p->on_nvme) {
 		TC_TRY(tc_plan_publish(planner, parameter, error));
-		return p->on_nvme ? tci_zero_push_command(
-		                        &zero->writes,
-		                        tc_plan_copy(planner, parameter, TC_NVME).written_by, error)
-		                  : TC_OK;
+	} else {
+		/* Persistent: all are fetched together at the end of the step. */
+		TC_TRY(tc_plan_convert(planner, tc_plan_master_of(planner, parameter), parameter,
+		                       zero->pools.parameters, options, &done, NULL, error));
 	}
-	/* Persistent: fetched again by all together, at the end of the step. */
-	TC_TRY(tc_plan_convert(planner, tc_plan_master_of(planner, parameter), parameter,
-	                       zero->pools.parameters, options, &done, &id, error));
-	return tc_plan_end_waits(planner, id, error);
+	enum tc_tier home = p->on_nvme ? TC_NVME : TC_CPU;
+	return tci_zero_push_command(&zero->published,
+	                             tc_plan_copy(planner, parameter, home).written_by, error);
 }
 
 /** Updated state goes back to the drive and out of the staging memory. */
@@ -119,35 +117,33 @@ static enum tc_status tci_zero_write_tensor(struct tci_zero *zero, struct tc_pla
 	return tc_plan_end_waits(planner, id, error);
 }
 
-/** The host waits for what the last sub-group wrote before it hands out more. */
-static enum tc_status tci_zero_wait_for_writes(struct tci_zero *zero, struct tc_planner *planner,
-                                               struct tc_error *error)
+static enum tc_status tci_zero_wait_for(struct tc_planner *planner, struct tci_zero_commands *list,
+                                        struct tc_error *error)
 {
-	TC_TRY(tc_plan_wait(planner, zero->writes.items, zero->writes.count, error));
-	zero->writes.count = 0;
+	TC_TRY(tc_plan_wait(planner, list->items, list->count, error));
+	list->count = 0;
 	return TC_OK;
 }
 
 static enum tc_status tci_zero_swap_out(struct tci_zero *zero, struct tc_planner *planner,
-                                        const struct tci_zero_group *group, uint64_t last_update,
-                                        struct tc_error *error)
+                                        const struct tci_zero_group *group, struct tc_error *error)
 {
 	const struct tci_zero_unit *first = &zero->units[group->first_unit];
 	const struct tci_zero_unit *last = first + group->unit_count - 1;
 	uint32_t end = last->first_tensor + last->tensor_count;
-	/* The updates ran in the calling thread. */
-	TC_TRY(tc_plan_wait(planner, &last_update, 1, error));
-	TC_TRY(tci_zero_wait_for_writes(zero, planner, error));
 	for (uint32_t i = first->first_tensor; i < end; i++)
 		if (tci_zero_is_parameter(zero, planner, zero->unit_tensors.items[i]))
 			TC_TRY(tci_zero_publish_one(zero, planner, zero->unit_tensors.items[i],
 			                            error));
+	/* Updates and conversions run in the calling thread, FP16 writes are joined. */
+	TC_TRY(tci_zero_wait_for(planner, &zero->published, error));
+	TC_TRY(tci_zero_wait_for(planner, &zero->writes, error));
 	for (uint32_t i = first->first_tensor; i < end; i++)
 		if (!tci_zero_is_parameter(zero, planner, zero->unit_tensors.items[i]))
 			TC_TRY(tci_zero_write_tensor(zero, planner, zero->unit_tensors.items[i],
 			                             error));
 	return zero->settings.pipeline_write ? TC_OK
-	                                     : tci_zero_wait_for_writes(zero, planner, error);
+	                                     : tci_zero_wait_for(planner, &zero->writes, error);
 }
 
 static enum tc_status tci_zero_publish_persistent(struct tci_zero *zero, struct tc_planner *planner,
@@ -168,7 +164,6 @@ static enum tc_status tci_zero_publish_persistent(struct tci_zero *zero, struct 
 enum tc_status tci_zero_update(struct tci_zero *zero, struct tc_planner *planner, uint32_t first_op,
                                uint32_t last_op, struct tc_error *error)
 {
-	uint64_t id;
 	TC_TRY(tci_zero_begin_step(zero, planner, error));
 	if (zero->next_unit >= zero->unit_count ||
 	    zero->units[zero->next_unit].first_op != first_op)
@@ -180,10 +175,10 @@ enum tc_status tci_zero_update(struct tci_zero *zero, struct tc_planner *planner
 	const struct tci_zero_group *group = &zero->groups[unit->group];
 	if (zero->next_unit == group->first_unit)
 		TC_TRY(tci_zero_swap_in(zero, planner, unit->group, error));
-	TC_TRY(tc_plan_update(planner, first_op, last_op, &id, error));
+	TC_TRY(tc_plan_update(planner, first_op, last_op, NULL, error));
 	zero->next_unit++;
 	if (zero->next_unit == group->first_unit + group->unit_count)
-		TC_TRY(tci_zero_swap_out(zero, planner, group, id, error));
+		TC_TRY(tci_zero_swap_out(zero, planner, group, error));
 	return zero->next_unit == zero->unit_count
 	           ? tci_zero_publish_persistent(zero, planner, error)
 	           : TC_OK;

@@ -4,8 +4,6 @@
  * per parameter stay in host memory. The GPU holds the gradients of a step, the bucket, two slots
  * for the norm, and parameters.
  */
-#include <stdio.h>
-
 #include "tencache/units.h"
 #include "zero_infinity.h"
 
@@ -69,44 +67,6 @@ static void tci_zero_choose_persistent(struct tci_zero *zero, struct tc_planner 
 	for (uint32_t t = 0; t < zero->tensor_count; t++)
 		if (trace->tensors[t].kind == TC_PARAM)
 			tci_zero_try_persistent(zero, t, &total);
-}
-
-/* ---------------------------------------------------------------- derived gradients */
-
-static enum tc_status tci_zero_derive(struct tc_planner *planner, uint32_t gradient,
-                                      const char *what, uint64_t bytes, uint64_t elements,
-                                      uint32_t *made, struct tc_error *error)
-{
-	char name[256];
-	(void)snprintf(name, sizeof name, "%.200s.%s",
-	               tc_plan_trace(planner)->tensors[gradient].name, what);
-	return tc_plan_derive(planner, name, TC_GRAD, TC_ROLE_NONE, bytes, elements, gradient, made,
-	                      error);
-}
-
-static enum tc_status tci_zero_derive_gradients(struct tci_zero *zero, struct tc_planner *planner,
-                                                struct tc_error *error)
-{
-	for (uint32_t t = 0; t < zero->tensor_count; t++) {
-		struct tci_zero_parameter *p = &zero->parameters[t];
-		if (p->gradient == TC_NONE)
-			continue;
-		uint64_t bytes = tc_plan_tensor(planner, p->gradient).bytes, full;
-		if (!tc_mul_u64(p->elements, 4, &full))
-			return tc_error_set(error, TC_TOO_LARGE,
-			                    "parameter \"%s\" has too many elements",
-			                    tc_plan_trace(planner)->tensors[t].name);
-		TC_TRY(tci_zero_derive(planner, p->gradient, "bucket", bytes, p->elements,
-		                       &p->bucket_copy, error));
-		TC_TRY(tci_zero_derive(planner, p->gradient, "norm", bytes, p->elements,
-		                       &p->norm_copy, error));
-		p->full_copy = p->norm_copy;
-		/* Last, so that it is the first that the update finds. */
-		if (bytes != full)
-			TC_TRY(tci_zero_derive(planner, p->gradient, "fp32", full, p->elements,
-			                       &p->full_copy, error));
-	}
-	return TC_OK;
 }
 
 /* ---------------------------------------------------------------- sums */
@@ -204,14 +164,14 @@ static enum tc_status tci_zero_staging(struct tci_zero *zero, struct tc_planner 
 	uint64_t most = zero->parameters[largest].elements;
 	if (chosen && most > settings->buffer_elements) {
 		tc_plan_note(planner,
-		             "buffer-size=auto made the staging buffers %llu elements for \"%s\" "
+		             "buffer-size=auto made the staging buffers %llu elements for '%s' "
 		             "(DeepSpeed refuses tensors above its default 1e8)",
 		             (unsigned long long)most, trace->tensors[largest].name);
 		settings->buffer_elements = most;
 	}
 	if (most > settings->buffer_elements)
 		return tc_error_set(error, TC_INFEASIBLE,
-		                    "parameter \"%s\" has %llu elements, but the staging buffers of "
+		                    "parameter '%s' has %llu elements, but the staging buffers of "
 		                    "zero-infinity have buffer-size=%llu; buffer-size=%llu or "
 		                    "buffer-size=auto works",
 		                    trace->tensors[largest].name, (unsigned long long)most,
@@ -255,37 +215,48 @@ static uint64_t tci_zero_largest_group_bytes(const struct tci_zero *zero,
 	return most;
 }
 
-/** `optimizer-buffer-count` buffers, each as large as the largest sub-group in FP32. */
+/**
+ * `optimizer-buffer-count` buffers, each as large as the largest sub-group in FP32. Four of them
+ * (master, two moments, gradient) hold a sub-group; sub-groups take turns, so that with pipelined
+ * reads or writes one is moved while another is updated.
+ */
 static enum tc_status tci_zero_optimizer_staging(struct tci_zero *zero, struct tc_planner *planner,
                                                  struct tc_error *error)
 {
+	static const char *const names[TCI_ZERO_STAGES] = {
+	    "optimizer staging", "optimizer staging 2", "optimizer staging 3"};
 	const struct tci_zero_settings *settings = &zero->settings;
-	/* Master, two moments and gradient of a sub-group; as many again for each pipeline. */
-	uint64_t needed = 4;
-	needed += settings->pipeline_read ? 4 : 0;
-	needed += settings->pipeline_write ? 4 : 0;
-	uint64_t bytes;
-	if (settings->optimizer_buffer_count < needed)
+	uint32_t stages = 1;
+	stages += settings->pipeline_read ? 1 : 0;
+	stages += settings->pipeline_write ? 1 : 0;
+	uint64_t buffer = tci_zero_largest_group_bytes(zero, planner);
+	uint64_t count = settings->optimizer_buffer_count;
+	if (count < 4 * stages)
 		return tc_error_set(error, TC_INFEASIBLE,
 		                    "zero-infinity: optimizer-buffer-count=%llu is too small for "
 		                    "master, moments and "
-		                    "gradient%s; optimizer-buffer-count=%llu works",
-		                    (unsigned long long)settings->optimizer_buffer_count,
-		                    needed > 4 ? " with pipelined reads or writes" : "",
-		                    (unsigned long long)needed);
-	if (!tc_mul_u64(settings->optimizer_buffer_count,
-	                tci_zero_largest_group_bytes(zero, planner), &bytes))
-		return tc_error_set(error, TC_TOO_LARGE, "optimizer-buffer-count=%llu is too large",
-		                    (unsigned long long)settings->optimizer_buffer_count);
-	return tc_plan_arena(planner, TC_CPU, "optimizer staging", true, bytes,
-	                     &zero->pools.optimizer_staging, error);
+		                    "gradient%s; optimizer-buffer-count=%u works",
+		                    (unsigned long long)count,
+		                    stages > 1 ? " with pipelined reads or writes" : "",
+		                    4 * stages);
+	for (uint32_t i = 0; i < stages; i++) {
+		/* The first one has what is left over. */
+		uint64_t buffers = i == 0 ? count - 4 * (stages - 1) : 4, bytes;
+		if (!tc_mul_u64(buffers, buffer, &bytes))
+			return tc_error_set(error, TC_TOO_LARGE,
+			                    "optimizer-buffer-count=%llu is too large",
+			                    (unsigned long long)count);
+		TC_TRY(tc_plan_arena(planner, TC_CPU, names[i], true, bytes,
+		                     &zero->pools.optimizer_staging[i], error));
+	}
+	zero->stages = stages;
+	return TC_OK;
 }
 
 /* ---------------------------------------------------------------- pools */
 
-static enum tc_status tci_zero_arena(struct tc_planner *planner, enum tc_tier tier,
-                                     const char *name, bool pinned, uint64_t bytes, uint32_t *pool,
-                                     struct tc_error *error)
+enum tc_status tci_zero_arena(struct tc_planner *planner, enum tc_tier tier, const char *name,
+                              bool pinned, uint64_t bytes, uint32_t *pool, struct tc_error *error)
 {
 	return bytes == 0 ? TC_OK : tc_plan_arena(planner, tier, name, pinned, bytes, pool, error);
 }
@@ -314,9 +285,8 @@ static enum tc_status tci_zero_host_pools(struct tci_zero *zero, struct tc_plann
 		TC_TRY(tci_zero_staging(zero, planner, error));
 		TC_TRY(tc_plan_publish_pool(planner, error));
 	}
-	return zero->settings.state_on_nvme && sums->nvme_state > 0
-	           ? tci_zero_optimizer_staging(zero, planner, error)
-	           : TC_OK;
+	return zero->settings.state_on_nvme ? tci_zero_optimizer_staging(zero, planner, error)
+	                                    : TC_OK;
 }
 
 static enum tc_status tci_zero_nvme_pools(struct tci_zero *zero, struct tc_planner *planner,
@@ -329,64 +299,6 @@ static enum tc_status tci_zero_nvme_pools(struct tci_zero *zero, struct tc_plann
 	                      &pools->nvme_state, error));
 	return tci_zero_arena(planner, TC_NVME, "nvme gradients", false, sums->nvme_gradients,
 	                      &pools->nvme_gradients, error);
-}
-
-/** Bytes per element of the gradients: of the trace, else of the widest. */
-static uint64_t tci_zero_gradient_width(const struct tci_zero *zero,
-                                        const struct tc_planner *planner)
-{
-	uint64_t width = 0;
-	for (uint32_t t = 0; t < zero->tensor_count; t++) {
-		const struct tci_zero_parameter *p = &zero->parameters[t];
-		if (p->gradient == TC_NONE || p->elements == 0)
-			continue;
-		uint64_t own = tc_plan_tensor(planner, p->gradient).bytes / p->elements;
-		width = own > width ? own : width;
-	}
-	return width;
-}
-
-/** Gradients without an event stay where they were born until the phase ends. */
-static uint64_t tci_zero_eventless_bytes(const struct tci_zero *zero,
-                                         const struct tc_planner *planner)
-{
-	uint64_t bytes = 0;
-	for (uint32_t t = 0; t < zero->tensor_count; t++) {
-		const struct tci_zero_parameter *p = &zero->parameters[t];
-		if (p->gradient != TC_NONE && p->last_event == TC_NONE)
-			bytes += tc_plan_aligned(planner, TC_GPU,
-			                         tc_plan_tensor(planner, p->gradient).bytes);
-	}
-	return bytes;
-}
-
-static enum tc_status tci_zero_gradient_pools(struct tci_zero *zero, struct tc_planner *planner,
-                                              struct tc_error *error)
-{
-	struct tci_zero_pools *pools = &zero->pools;
-	uint64_t bucket, births = tc_plan_gradient_peak_bytes(planner);
-	uint64_t filling = tci_zero_bucket_bytes(zero, planner);
-	if (!tc_mul_u64(zero->settings.reduce_bucket, tci_zero_gradient_width(zero, planner),
-	                &bucket))
-		return tc_error_set(error, TC_TOO_LARGE, "reduce-bucket-size=%llu is too large",
-		                    (unsigned long long)zero->settings.reduce_bucket);
-	bucket = tc_plan_aligned(planner, TC_GPU, bucket);
-	bucket = filling > bucket ? filling : bucket;
-	/* Without a contiguous bucket gradients wait for the flush where they were born. */
-	births += zero->settings.contiguous_gradients ? 0 : filling;
-	births += tci_zero_eventless_bytes(zero, planner);
-	TC_TRY(
-	    tci_zero_arena(planner, TC_GPU, "gradients", false, births, &pools->gradients, error));
-	if (pools->gradients != TC_NO_POOL)
-		tc_plan_birth_pool(planner, TC_GRAD, pools->gradients);
-	if (zero->settings.contiguous_gradients && zero->largest_gradient_bytes > 0)
-		TC_TRY(tci_zero_arena(planner, TC_GPU, "bucket", false, bucket, &pools->bucket,
-		                      error));
-	if (zero->largest_gradient_bytes == 0)
-		return TC_OK;
-	/* What came up for the norm, and what goes down after it. */
-	struct tc_class_size two = {.bytes = zero->largest_gradient_bytes, .count = 2};
-	return tc_plan_classes(planner, TC_GPU, "norm", false, &two, 1, false, &pools->norm, error);
 }
 
 static enum tc_status tci_zero_parameter_pool(struct tci_zero *zero, struct tc_planner *planner,
@@ -456,11 +368,13 @@ enum tc_status tci_zero_settle(struct tci_zero *zero, struct tc_planner *planner
 	    .pageable = TC_NO_POOL,
 	    .full_gradients = TC_NO_POOL,
 	    .staging = TC_NO_POOL,
-	    .optimizer_staging = TC_NO_POOL,
+	    .optimizer_staging = {TC_NO_POOL, TC_NO_POOL, TC_NO_POOL},
 	    .nvme_parameters = TC_NO_POOL,
 	    .nvme_state = TC_NO_POOL,
 	    .nvme_gradients = TC_NO_POOL,
 	};
+	/* A trace without optimizer has neither state nor sub-groups to stage. */
+	zero->settings.state_on_nvme = zero->settings.state_on_nvme && zero->group_count > 0;
 	tci_zero_home_parameters(zero, planner);
 	tci_zero_choose_persistent(zero, planner);
 	TC_TRY(tci_zero_derive_gradients(zero, planner, error));

@@ -75,30 +75,6 @@ static enum tc_status tci_zero_read_parameters(struct tci_zero *zero, struct tc_
 	return TC_OK;
 }
 
-uint64_t tci_zero_bucket_bytes(const struct tci_zero *zero, const struct tc_planner *planner)
-{
-	const struct tc_trace *trace = tc_plan_trace(planner);
-	uint64_t elements = 0, bytes = 0, most = 0;
-	for (uint32_t e = 0; e < trace->event_count; e++) {
-		if (trace->events[e].kind != TC_EVENT_GRADIENT)
-			continue;
-		const struct tci_zero_parameter *parameter =
-		    &zero->parameters[trace->events[e].tensor];
-		if (parameter->gradient == TC_NONE)
-			continue;
-		uint64_t size = tc_plan_tensor(planner, parameter->gradient).bytes;
-		if (parameter->elements > zero->settings.reduce_bucket - elements)
-			elements = bytes = 0; /* flushed before this one */
-		if (parameter->elements > zero->settings.reduce_bucket)
-			continue; /* passes the bucket */
-		elements += parameter->elements;
-		bytes += tc_plan_aligned(planner, TC_GPU, size);
-		if (bytes > most)
-			most = bytes;
-	}
-	return most;
-}
-
 /* ---------------------------------------------------------------- accesses */
 
 static enum tc_status tci_zero_read_rows(struct tci_zero *zero, const struct tc_steps *steps,

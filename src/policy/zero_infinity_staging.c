@@ -27,7 +27,8 @@ static enum tc_status tci_zero_no_buffer(const struct tci_zero *zero,
 {
 	uint64_t held = 0;
 	for (uint32_t t = 0; t < zero->tensor_count; t++)
-		held += zero->parameters[t].on_nvme && zero->parameters[t].open > 0;
+		held +=
+		    zero->parameters[t].on_nvme && (zero->parameters[t].open > 0 || t == parameter);
 	char where[200];
 	tc_step_describe(tc_plan_steps(planner), tc_plan_step(planner), where, sizeof where);
 	return tc_error_set(
@@ -39,13 +40,10 @@ static enum tc_status tci_zero_no_buffer(const struct tci_zero *zero,
 	    (unsigned long long)zero->settings.buffer_count, (unsigned long long)held);
 }
 
-/** DeepSpeed stops where no buffer is free; here the tensor that is used last gives its own up. */
-static enum tc_status tci_zero_free_a_buffer(struct tci_zero *zero, struct tc_planner *planner,
-                                             uint32_t parameter, struct tc_error *error)
+enum tc_status tci_zero_free_a_buffer(struct tci_zero *zero, struct tc_planner *planner,
+                                      uint32_t parameter, struct tc_error *error)
 {
 	bool made;
-	if (tci_zero_free_buffers(zero, planner) > 0)
-		return TC_OK;
 	TC_TRY(tci_zero_forget_farthest(zero, planner, true, parameter, &made, error));
 	if (!made)
 		return tci_zero_no_buffer(zero, planner, parameter, error);
@@ -86,7 +84,8 @@ enum tc_status tci_zero_ensure_staged(struct tci_zero *zero, struct tc_planner *
 	for (size_t i = 0; i < zero->batch.count; i++) {
 		uint32_t t = zero->batch.items[i];
 		if (tci_zero_only_on_nvme(zero, planner, t)) {
-			TC_TRY(tci_zero_free_a_buffer(zero, planner, t, error));
+			if (tci_zero_free_buffers(zero, planner) == 0)
+				TC_TRY(tci_zero_free_a_buffer(zero, planner, t, error));
 			TC_TRY(tci_zero_read_ahead(zero, planner, t, TC_WHY_DEMAND, error));
 		}
 		unread = unread || zero->parameters[t].loading;
