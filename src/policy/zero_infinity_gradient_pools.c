@@ -31,7 +31,7 @@ enum tc_status tci_zero_derive_gradients(struct tci_zero *zero, struct tc_planne
 		uint64_t bytes = tc_plan_tensor(planner, p->gradient).bytes, full;
 		if (!tc_mul_u64(p->elements, 4, &full))
 			return tc_error_set(error, TC_TOO_LARGE,
-			                    "parameter '%s' has too many elements",
+			                    "parameter \"%s\" has too many elements",
 			                    tc_plan_trace(planner)->tensors[t].name);
 		TC_TRY(tci_zero_derive(planner, p->gradient, "bucket", bytes, p->elements,
 		                       &p->bucket_copy, error));

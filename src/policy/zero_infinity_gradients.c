@@ -23,10 +23,11 @@ static uint64_t tci_zero_gradient_bytes(const struct tci_zero *zero,
 static enum tc_status tci_zero_no_room(const struct tc_planner *planner, uint32_t parameter,
                                        const char *where, struct tc_error *error)
 {
-	return tc_error_set(error, TC_INTERNAL,
-	                    "zero-infinity: the gradient of \"%s\" does not fit %s that was made for "
-	                    "it; please report this",
-	                    tc_plan_trace(planner)->tensors[parameter].name, where);
+	return tc_error_set(
+	    error, TC_INTERNAL,
+	    "zero-infinity: the gradient of \"%s\" does not fit %s that was made for "
+	    "it; please report this",
+	    tc_plan_trace(planner)->tensors[parameter].name, where);
 }
 
 static enum tc_status tci_zero_move(struct tc_planner *planner, uint32_t parameter, uint32_t tensor,

@@ -164,19 +164,19 @@ static enum tc_status tci_zero_staging(struct tci_zero *zero, struct tc_planner 
 	uint64_t most = zero->parameters[largest].elements;
 	if (chosen && most > settings->buffer_elements) {
 		tc_plan_note(planner,
-		             "buffer-size=auto made the staging buffers %llu elements for '%s' "
+		             "buffer-size=auto made the staging buffers %llu elements for \"%s\" "
 		             "(DeepSpeed refuses tensors above its default 1e8)",
 		             (unsigned long long)most, trace->tensors[largest].name);
 		settings->buffer_elements = most;
 	}
 	if (most > settings->buffer_elements)
-		return tc_error_set(error, TC_INFEASIBLE,
-		                    "parameter '%s' has %llu elements, but the staging buffers of "
-		                    "zero-infinity have buffer-size=%llu; buffer-size=%llu or "
-		                    "buffer-size=auto works",
-		                    trace->tensors[largest].name, (unsigned long long)most,
-		                    (unsigned long long)settings->buffer_elements,
-		                    (unsigned long long)most);
+		return tc_error_set(
+		    error, TC_INFEASIBLE,
+		    "parameter \"%s\" has %llu elements, but the staging buffers of "
+		    "zero-infinity have buffer-size=%llu; buffer-size=%llu or "
+		    "buffer-size=auto works",
+		    trace->tensors[largest].name, (unsigned long long)most,
+		    (unsigned long long)settings->buffer_elements, (unsigned long long)most);
 	struct tc_class_size size = {.count = settings->buffer_count};
 	if (settings->buffer_count == 0)
 		return tc_error_set(error, TC_INFEASIBLE,
