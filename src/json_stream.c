@@ -53,6 +53,8 @@ static enum tc_status refuse_byte(const struct tci_json_stream *stream, unsigned
 
 static void consume(struct tci_json_stream *stream, size_t bytes)
 {
+	if (bytes == 0)
+		return; /* before the first read there is no window to point into */
 	const char *at = stream->source->window + stream->source->begin;
 	const char *end = at + bytes;
 	while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
