@@ -131,7 +131,7 @@ static void fix_late(const struct tc_result *result, char *fix, size_t bytes)
 static const char *cause_text(enum tc_stall_cause cause)
 {
 	static const char *const texts[TC_STALL_CAUSE_COUNT] = {
-	    [TC_STALL_ISSUED_LATE] = "copies that are issued too late to hide",
+	    [TC_STALL_ISSUED_LATE] = "work that is issued too late to hide",
 	    [TC_STALL_LINK_BUSY] = "the link between host and GPU",
 	    [TC_STALL_NVME] = "the drives",
 	    [TC_STALL_NO_BUFFER] = "memory that is given back too late",

@@ -33,9 +33,9 @@ static void list_row(struct tci_table *table, const struct tc_machine *m)
 	tci_table_cell(table, "%.1f", (double)m->capacity_bytes[TC_GPU] / 1e9);
 	tci_table_cell(table, "%.0f", (double)m->capacity_bytes[TC_CPU] / 1e9);
 	tci_table_cell(table, "%.1f / %.1f", (double)m->h2d.bytes_per_s / 1e9,
-	              (double)m->d2h.bytes_per_s / 1e9);
+	               (double)m->d2h.bytes_per_s / 1e9);
 	tci_table_cell(table, "%.1f / %.1f", (double)m->nvme_read.bytes_per_s / 1e9,
-	              (double)m->nvme_write.bytes_per_s / 1e9);
+	               (double)m->nvme_write.bytes_per_s / 1e9);
 	tci_table_cell(table, "%s", tc_confidence_name(m->confidence));
 	tci_table_cell(table, "%s", m->summary);
 }
@@ -111,9 +111,10 @@ static enum tc_status show_values(const struct tc_machine *machine, struct tc_er
 		tci_table_cell(&table, "%s", values[i].path);
 		tci_table_cell(&table, "%s", values[i].text);
 		tci_table_cell(&table, "%s",
-		              values[i].is_default ? "" : tc_confidence_name(values[i].confidence));
+		               values[i].is_default ? ""
+		                                    : tc_confidence_name(values[i].confidence));
 		tci_table_cell(&table, "%s",
-		              values[i].is_default ? "(not given)" : values[i].source);
+		               values[i].is_default ? "(not given)" : values[i].source);
 	}
 	return tci_table_print(&table, stdout, error);
 }

@@ -58,8 +58,8 @@ static void time_row(struct tci_table *table, const struct tc_result *result)
 	tci_table_cell(table, "%.3f", seconds(result->stall_ps));
 	if (result->stall_ps > 0)
 		tci_table_cell(table, "%.0f %% %s",
-		              percent(result->stalls_ps[cause], result->stall_ps),
-		              tc_stall_cause_name(cause));
+		               percent(result->stalls_ps[cause], result->stall_ps),
+		               tc_stall_cause_name(cause));
 	else
 		tci_table_cell(table, "-");
 	tci_table_cell(table, "%.3f", seconds(result->cold_iteration_ps));
@@ -70,7 +70,7 @@ static void time_row(struct tci_table *table, const struct tc_result *result)
 	tci_table_cell(table, "%.1f", time > 0 ? (double)result->flops / time / 1e12 : 0.0);
 	if (result->price_per_million_tokens_micro_usd > 0)
 		tci_table_cell(table, "%.2f",
-		              (double)result->price_per_million_tokens_micro_usd / 1e6);
+		               (double)result->price_per_million_tokens_micro_usd / 1e6);
 	else
 		tci_table_cell(table, "-");
 }
@@ -122,7 +122,7 @@ static void data_row(struct tci_table *table, const struct tc_result *result)
 		tci_table_cell(table, "%.2f", (double)result->transfers[queues[i]].bytes / 1e9);
 	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
 		tci_table_cell(table, "%.2f",
-		              (double)result->memory[tier].peak_bytes / (double)(1ull << 30));
+		               (double)result->memory[tier].peak_bytes / (double)(1ull << 30));
 }
 
 static enum tc_status print_data(FILE *out, const struct tci_document *document,
@@ -200,11 +200,5 @@ enum tc_status tci_print_table(FILE *out, const struct tci_document *document,
 		(void)fprintf(out, "%s: limited by %s\n", result->policy, advice);
 		print_warnings(out, result);
 	}
-	if (document->machine->confidence == TC_CONFIDENCE_LOW)
-		(void)fprintf(
-		    out,
-		    "\nmachine %s has values of low confidence (`tencache-sim machines %s`): "
-		    "compare policies by this, measure before you buy\n",
-		    document->machine->name, document->machine->name);
 	return ferror(out) ? tc_error_set(error, TC_IO, "cannot write the report") : TC_OK;
 }

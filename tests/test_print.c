@@ -319,7 +319,6 @@ static void test_table(void **state)
 	                                    "limited by",
 	                                    "Cheapest fix",
 	                                    "lru:barrier=1: infeasible: step 3",
-	                                    "values of low confidence",
 	                                    "to the drives in each step",
 	                                    "rated endurance is reached after"};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; ++i)
