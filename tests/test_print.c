@@ -13,7 +13,7 @@
 #include "json_schema.h"
 #include "print.h"
 #include "tencache/policy.h"
-#include "tencache/engine.h"
+#include "tencache/simulate.h"
 #include "trace_builder.h"
 
 #define ITERATIONS 3
@@ -38,27 +38,13 @@ static void run_policy(struct fixture *x, const struct tc_policy_choice *choice,
                        struct tc_result *result)
 {
 	struct tc_error error = {0};
-	struct tc_report *report = NULL;
-	struct tc_engine *engine = NULL;
-	expect_ok(tc_report_create(ITERATIONS, &report, &error), &error);
-	struct tc_timing_sink timing = tc_report_timing_sink(report);
-	expect_ok(tc_engine_create(x->machine, &timing, &engine, &error), &error);
-	struct tc_sink sinks[] = {tc_report_plan_sink(report), tc_engine_sink(engine)};
-	struct tc_tee tee = {sinks, 2};
-	struct tc_sink sink = tc_tee_sink(&tee);
-	struct tc_plan_options options = {.trace = x->trace,
-	                                  .steps = x->steps,
-	                                  .machine = x->machine,
-	                                  .policy = choice,
-	                                  .iterations = ITERATIONS + 2,
-	                                  .sink = &sink};
-	struct tc_plan_notes notes = {0};
-	expect_ok(tc_plan(&options, &notes, &error), &error);
-	expect_ok(tc_report_finish(report, result, &error), &error);
-	result->choice = choice;
-	result->notes = notes;
-	tc_engine_free(engine);
-	tc_report_free(report);
+	struct tc_simulation simulation = {.trace = x->trace,
+	                                   .steps = x->steps,
+	                                   .machine = x->machine,
+	                                   .policy = choice,
+	                                   .iterations = ITERATIONS};
+	expect_ok(tc_simulate(&simulation, result, &error), &error);
+	assert_int_equal(result->status, TC_OK);
 }
 
 static int set_up(void **state)

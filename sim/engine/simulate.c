@@ -4,9 +4,6 @@
  */
 #include "tencache/simulate.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tencache/audit.h"
 #include "tencache/engine.h"
 
@@ -26,7 +23,9 @@ static enum tc_status tci_pass_create(struct tci_pass *pass, const struct tc_sim
                                       struct tc_error *error)
 {
 	size_t count = 0;
+	uint32_t period = simulation->policy->policy->period;
 	TC_TRY(tc_report_create(simulation->iterations, &pass->report, error));
+	TC_TRY(tc_report_set_period(pass->report, period > 0 ? period : 1, error));
 	pass->timing = tc_report_timing_sink(pass->report);
 	TC_TRY(tc_engine_create(simulation->machine, &pass->timing, &pass->engine, error));
 	pass->sinks[count++] = tc_report_plan_sink(pass->report);
@@ -69,21 +68,6 @@ static enum tc_status tci_pass_run(struct tci_pass *pass, const struct tc_simula
 	return TC_OK;
 }
 
-static enum tc_status tci_infeasible_result(const struct tc_simulation *simulation,
-                                            const struct tc_error *why, struct tc_result *result,
-                                            struct tc_error *error)
-{
-	const char *text = simulation->policy->text;
-	tc_result_clear(result);
-	*result = (struct tc_result){.status = TC_INFEASIBLE, .choice = simulation->policy};
-	result->policy = malloc(strlen(text) + 1);
-	if (result->policy == NULL)
-		return tc_error_no_memory(error, "result", strlen(text));
-	strcpy(result->policy, text);
-	memcpy(result->message, why->text, sizeof result->message);
-	return TC_OK;
-}
-
 enum tc_status tc_simulate(const struct tc_simulation *simulation, struct tc_result *result,
                            struct tc_error *error)
 {
@@ -100,7 +84,7 @@ enum tc_status tc_simulate(const struct tc_simulation *simulation, struct tc_res
 	result->choice = simulation->policy;
 	tci_pass_free(&pass);
 	if (status == TC_INFEASIBLE)
-		return tci_infeasible_result(simulation, &why, result, error);
+		return tc_result_infeasible(simulation->policy, &why, result, error);
 	if (status != TC_OK)
 		tc_result_clear(result);
 	return status == TC_OK ? TC_OK : tc_error_set(error, status, "%s", why.text);
