@@ -78,6 +78,8 @@ static enum tc_status refuse_content(const struct tci_source *source, struct tc_
 	return TC_OK;
 }
 
+static enum tc_status make_room(struct tci_source *source, struct tc_error *error);
+
 static enum tc_status look_at_start(struct tci_source *source, struct tc_error *error)
 {
 	struct tci_source_state *state = source->state;
@@ -92,6 +94,8 @@ static enum tc_status look_at_start(struct tci_source *source, struct tc_error *
 	state->raw_end = false;
 	TC_TRY(refuse_content(source, error));
 	state->gzip = state->raw_count >= 2 && state->raw[0] == 0x1f && state->raw[1] == 0x8b;
+	/* There is a window from the start, so that its addresses may be computed. */
+	TC_TRY(make_room(source, error));
 	return tci_sha256_begin(&state->hash, error);
 }
 
