@@ -147,7 +147,8 @@ struct tc_engine {
 	uint32_t lane_count; /**< all but the host's */
 	uint32_t lanes_of[TC_QUEUE_COUNT], first_lane[TC_QUEUE_COUNT];
 	struct tci_lane lanes[TC_MAX_LANES];
-	uint64_t due_ps[TC_MAX_LANES]; /**< next event of each lane */
+	uint32_t busy;                 /**< bit per lane: its head runs */
+	uint64_t due_ps[TC_MAX_LANES]; /**< next event of each busy lane */
 	uint64_t next_ps;              /**< the smallest of them */
 	uint32_t next_lanes;           /**< the lanes for which it is */
 	uint32_t due;                  /**< lanes due at now_ps that have not been dealt with */

@@ -24,8 +24,6 @@ enum tc_status tc_engine_create(const struct tc_machine *machine, const struct t
 	created->sink = *sink;
 	created->flows.use_memo = true;
 	created->next_ps = TCI_NEVER;
-	for (int lane = 0; lane < TC_MAX_LANES; lane++)
-		created->due_ps[lane] = TCI_NEVER;
 	enum tc_status status = tci_store_init(&created->store, error);
 	if (status != TC_OK) {
 		tc_engine_free(created);

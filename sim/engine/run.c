@@ -72,7 +72,7 @@ static enum tc_status finish(struct tc_engine *engine, uint32_t index, struct tc
 	if (lane->phase == TCI_FLOWING)
 		stop_flow(engine, index);
 	lane->phase = TCI_IDLE;
-	engine->due_ps[index] = TCI_NEVER;
+	engine->busy &= ~(UINT32_C(1) << index);
 	lane->head = node->next;
 	node->next = NULL;
 	node->state = TCI_ENDED;
@@ -132,6 +132,7 @@ static enum tc_status start_head(struct tc_engine *engine, uint32_t index, struc
 	uint64_t now = engine->now_ps;
 	uint64_t previous = lane->last_id == TC_NO_COMMAND ? 0 : lane->last_end_ps;
 	node->state = TCI_RUNNING;
+	engine->busy |= UINT32_C(1) << index;
 	node->previous_end_ps = previous;
 	node->start_ps = now;
 	set_bound(node, lane);
@@ -236,33 +237,22 @@ static enum tc_status report_batch(struct tc_engine *engine, struct tc_error *er
 
 /* ---------------------------------------------------------------- time */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-/** The next instant, and the lanes whose time it is; four at a time, unused ones are never due. */
+/** The next instant, and the lanes whose time it is. */
 static void find_next(struct tc_engine *engine)
 {
-	const uint64_t *due = engine->due_ps;
 	uint64_t next = TCI_NEVER;
 	uint32_t lanes = 0;
-	for (uint32_t i = 0; i < engine->lane_count; i += 4) {
-		uint64_t first = smaller(due[i], due[i + 1]);
-		uint64_t second = smaller(due[i + 2], due[i + 3]);
-		next = smaller(next, smaller(first, second));
-	}
-	for (uint32_t i = 0; i < engine->lane_count; i += 4) {
-		uint32_t four = (uint32_t)(due[i] == next) | (uint32_t)(due[i + 1] == next) << 1 |
-		                (uint32_t)(due[i + 2] == next) << 2 |
-		                (uint32_t)(due[i + 3] == next) << 3;
-		lanes |= four << i;
+	for (uint32_t rest = engine->busy; rest != 0; rest &= rest - 1) {
+		uint32_t index = (uint32_t)__builtin_ctz(rest);
+		uint32_t bit = UINT32_C(1) << index;
+		uint64_t due = engine->due_ps[index];
+		uint32_t with = due == next ? lanes | bit : lanes;
+		lanes = due < next ? bit : with;
+		next = due < next ? due : next;
 	}
 	engine->next_ps = next;
 	engine->next_lanes = lanes;
 }
-
-_Static_assert(TC_MAX_LANES % 4 == 0, "lanes are looked at four at a time");
 
 /** What is due ends, or its latency does. */
 static enum tc_status expire(struct tc_engine *engine, struct tc_error *error)
