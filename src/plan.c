@@ -208,19 +208,19 @@ static enum tc_status tci_emit_init(struct tc_planner *planner, struct tc_error 
 static enum tc_status tci_begin(struct tc_planner *planner, struct tc_initial_copy **copies,
                                 struct tc_error *error)
 {
-	struct tc_plan_info info;
+	struct tc_plan_info *info = &planner->info;
 	uint32_t copy_count;
 	TC_TRY(planner->policy->begin(planner->policy_self, planner, error));
 	if (planner->touch_first == NULL)
 		return tc_error_set(error, TC_INTERNAL, "policy %s never called tc_plan_manage()",
 		                    planner->choice->text);
-	TC_TRY(tci_announce(planner, &info, error));
+	TC_TRY(tci_announce(planner, info, error));
 	TC_TRY(tci_initial_places(planner, copies, &copy_count, error));
-	info.copies = *copies;
-	info.copy_count = copy_count;
+	info->copies = *copies;
+	info->copy_count = copy_count;
 	const struct tc_sink *sink = planner->options->sink;
 	if (sink->begin != NULL)
-		TC_TRY(sink->begin(sink->self, &info, error));
+		TC_TRY(sink->begin(sink->self, info, error));
 	TC_TRY(tci_emit_init(planner, error));
 	planner->declaring = false;
 	return TC_OK;

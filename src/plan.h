@@ -80,6 +80,7 @@ struct tc_planner {
 	const struct tc_policy *policy;
 	const struct tc_plan_options *options;
 	struct tc_plan_notes notes;
+	struct tc_plan_info info; /**< what the sink was told: it may keep the address */
 	void *policy_self;
 	bool declaring; /**< inside begin() */
 	bool optimizer_on_cpu, barrier, unlimited;
