@@ -75,17 +75,17 @@ class Recording:
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Collect garbage before and after the block, and not in the middle of the step.
+    """Collect no garbage while the block runs.
 
     A collection frees cycles at an accidental place, and walks over the whole graph being traced.
     """
-    gc.collect()
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
-        gc.collect()
+        if enabled:
+            gc.enable()
 
 
 class Recorder(TorchDispatchMode, Listener):
