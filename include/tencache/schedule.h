@@ -82,14 +82,15 @@ enum tc_access { TC_READ, TC_WRITE, TC_READ_WRITE };
 
 /**
  * Where a tensor that a compute, update or convert touches lies. For compute, `version` is the one
- * on entry (reads) and the ops say who reads and writes. `tensor` TC_NONE: op workspace.
+ * on entry, whatever the access, and the ops say who reads and writes. `tensor` TC_NONE: workspace,
+ * one bind for each op of the command that has some, in op order, or one for all of them.
  */
 struct tc_bind {
 	uint32_t tensor;
 	uint32_t pool;
 	uint64_t offset;
 	uint64_t bytes;
-	uint64_t version; /**< after the command where access is TC_WRITE, else the one read */
+	uint64_t version; /**< update, convert: what is left where access is TC_WRITE, else what is read */
 	enum tc_access access;
 };
 
