@@ -57,18 +57,18 @@ static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t s
 {
 	char where[200], need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES],
 	    all[TC_UNIT_TEXT_BYTES];
+	const struct tc_pool_info *info = &planner->pools[pool].info;
 	tc_step_describe(planner->steps, step, where, sizeof where);
 	tc_format_bytes_both(planner->table[tensor].bytes, need);
 	tc_format_bytes_both(tc_plan_pool_free(planner, pool), have);
 	tc_format_bytes_both(planner->largest_need, all);
 	return tc_error_set(
 	    error, TC_INFEASIBLE,
-	    "%s needs %s for tensor \"%s\", but pool \"%s\" has %s free and nothing "
-	    "can be evicted; the "
-	    "largest need of any step is %s; a larger --gpu-memory, a smaller "
-	    "batch or sequence, or "
-	    "activation checkpointing would help",
-	    where, need, planner->table[tensor].name, planner->pools[pool].info.name, have, all);
+	    "%s needs %s for tensor \"%s\", but pool \"%s\" has %s free and nothing can be evicted; "
+	    "the largest need of any step is %s; %s, a smaller batch or sequence, or activation "
+	    "checkpointing would help",
+	    where, need, planner->table[tensor].name, info->name, have, all,
+	    info->tier == TC_CPU ? "more or larger buffers in that pool" : "a larger --gpu-memory");
 }
 
 static enum tc_status tci_step_take(struct tc_planner *planner, uint32_t step, uint32_t pool,
@@ -105,7 +105,9 @@ static enum tc_status tci_step_demand(struct tc_planner *planner, uint32_t step,
 		TC_TRY(tci_step_take(planner, step, pool, tensor, error));
 	TC_TRY(tc_plan_move(planner, tensor, pool, planner->staging_pool, options, &moved, NULL,
 	                    error));
-	return moved ? TC_OK : tci_step_infeasible(planner, step, tensor, pool, error);
+	/* Its slot on the GPU is taken: what was missing is room on the way. */
+	return moved ? TC_OK
+	             : tci_step_infeasible(planner, step, tensor, planner->staging_pool, error);
 }
 
 static enum tc_status tci_step_birth(struct tc_planner *planner, uint32_t step, uint32_t tensor,
