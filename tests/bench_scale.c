@@ -52,9 +52,9 @@ static uint64_t bench_gpu_bytes(const struct tc_trace *trace)
 int main(int argc, char **argv)
 {
 	struct tc_error error = {0};
-	struct tc_steps *steps;
-	struct tc_machine *machine;
-	struct tc_policy_choice *policy;
+	struct tc_steps *steps = NULL;
+	struct tc_machine *machine = NULL;
+	struct tc_policy_choice *policy = NULL;
 	struct tc_result result;
 	char bytes[32];
 	if (argc != 3 || atoi(argv[1]) < 1)
