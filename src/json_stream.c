@@ -51,17 +51,30 @@ static enum tc_status refuse_byte(const struct tci_json_stream *stream, unsigned
 
 /* ---------------------------------------------------------------- moving on */
 
+static uint64_t count_lines(const char *at, size_t bytes)
+{
+	const char *end = at + bytes;
+	uint64_t lines = 0;
+	while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+		lines++;
+		at++;
+	}
+	return lines;
+}
+
 static void consume(struct tci_json_stream *stream, size_t bytes)
 {
 	if (bytes == 0)
 		return; /* before the first read there is no window to point into */
-	const char *at = stream->source->window + stream->source->begin;
-	const char *end = at + bytes;
-	while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
-		stream->line++;
-		at++;
-	}
+	stream->line += count_lines(stream->source->window + stream->source->begin, bytes);
 	tci_source_skip(stream->source, bytes);
+}
+
+/** What has been handed out is consumed at the next call. */
+static void set_pending(struct tci_json_stream *stream, size_t bytes)
+{
+	stream->pending = bytes;
+	stream->pending_lines = count_lines(stream->source->window + stream->source->begin, bytes);
 }
 
 /**
@@ -316,7 +329,8 @@ static enum tc_status read_header(struct tci_json_stream *stream, struct tci_rec
 		TC_TRY(pass_space(stream, &offset, &next, error));
 		if (next == '}') {
 			record->text = stream->source->window + stream->source->begin;
-			record->bytes = stream->pending = offset + 1;
+			record->bytes = offset + 1;
+			set_pending(stream, offset + 1);
 			stream->state = IN_LINES;
 			return TC_OK;
 		}
@@ -331,7 +345,7 @@ static enum tc_status read_header(struct tci_json_stream *stream, struct tci_rec
 			continue;
 		TC_TRY(cut_header(stream, key, &record->bytes, error));
 		record->text = stream->header;
-		stream->pending = offset + 1; /* up to and with the bracket */
+		set_pending(stream, offset + 1); /* up to and with the bracket */
 		stream->state = IN_ARRAY;
 		stream->document = true;
 		stream->array = array;
@@ -348,7 +362,7 @@ static enum tc_status hand_out(struct tci_json_stream *stream, struct tci_record
 	record->line = stream->line;
 	TC_TRY(scan_value(stream, 0, &record->bytes, error));
 	record->text = stream->source->window + stream->source->begin;
-	stream->pending = record->bytes;
+	set_pending(stream, record->bytes);
 	return TC_OK;
 }
 
@@ -463,9 +477,9 @@ static enum tc_status read_member(struct tci_json_stream *stream, struct tci_rec
 	record->kind = TCI_RECORD_EXTRA;
 	record->key = stream->source->window + stream->source->begin;
 	record->key_bytes = key_end;
-	record->text = record->key + offset;
+	record->text = stream->source->window + stream->source->begin + offset;
 	record->bytes = end - offset;
-	stream->pending = end;
+	set_pending(stream, end);
 	return TC_OK;
 }
 
@@ -473,8 +487,10 @@ enum tc_status tci_json_stream_next(struct tci_json_stream *stream, struct tci_r
                                     struct tc_error *error)
 {
 	*record = (struct tci_record){.kind = TCI_RECORD_END};
-	consume(stream, stream->pending);
+	tci_source_skip(stream->source, stream->pending);
+	stream->line += stream->pending_lines;
 	stream->pending = 0;
+	stream->pending_lines = 0;
 	if (stream->state == AT_START)
 		return read_header(stream, record, error);
 	if (stream->state == IN_LINES)

@@ -7,11 +7,12 @@
 #ifndef TENCACHE_SRC_JSON_STREAM_H
 #define TENCACHE_SRC_JSON_STREAM_H
 
+#include "json_record.h"
 #include "source.h"
 
 /** Longer records and deeper nesting are refused, so that memory and stack stay bounded. */
 #define TCI_LARGEST_RECORD_BYTES (4u * 1024u * 1024u)
-#define TCI_DEEPEST_RECORD 32u
+#define TCI_DEEPEST_RECORD TCI_JSON_DEEPEST
 
 enum tci_record_kind {
 	TCI_RECORD_HEADER,  /**< always the first */
@@ -23,8 +24,9 @@ enum tci_record_kind {
 
 struct tci_record {
 	enum tci_record_kind kind;
-	unsigned array;   /**< index into the names */
-	const char *text; /**< one JSON value, not checked yet; valid until the next call */
+	unsigned array; /**< index into the names */
+	char *
+	    text; /**< one JSON value, not checked yet; may be changed; valid until the next call */
 	size_t bytes;
 	const char *key; /**< EXTRA: with quotes, `key_bytes` long */
 	size_t key_bytes;
@@ -38,8 +40,9 @@ struct tci_json_stream {
 	unsigned state;
 	unsigned array, next_array;
 	uint64_t line;
-	size_t pending; /* bytes of the record handed out last */
-	char *header;   /* owned */
+	size_t pending;         /* bytes of the record handed out last */
+	uint64_t pending_lines; /* line feeds in them: its user may change the text */
+	char *header;           /* owned */
 	bool document;
 };
 

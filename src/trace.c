@@ -1,7 +1,7 @@
 /*
- * Reading a trace: the stream cuts the text into records, jansson parses one at a time, the parts
- * named in trace_reader.h check it and take it over. A finding does not stop the reading, a broken
- * text or lack of memory does.
+ * Reading a trace: the stream cuts the text into records, one is parsed at a time, the parts named
+ * in trace_reader.h check it and take it over. A finding does not stop the reading, a broken text
+ * or lack of memory does.
  */
 #include "tencache/trace.h"
 
@@ -12,7 +12,7 @@
 #include "tencache/units.h"
 #include "trace_reader.h"
 
-typedef void (*read_record)(struct tci_reader *reader, const json_t *object);
+typedef void (*read_record)(struct tci_reader *reader, const struct tci_json *object);
 
 /** How a record kind is read, and the key that tells it in the lines layout. */
 struct section {
@@ -31,6 +31,7 @@ struct reading {
 	struct tci_reader reader;
 	struct tci_source source;
 	struct tci_json_stream stream;
+	struct tci_json_parser parser;
 	unsigned section; /* the one that records now belong to */
 	bool end_seen;
 };
@@ -57,14 +58,15 @@ static void enter(struct reading *reading, unsigned section)
 
 /** Does the tensor, module or event list still accept records? After a later section it is in use
  * by id, so a record out of order was a finding and is left out. */
-static void read_in_section(struct reading *reading, unsigned section, const json_t *object)
+static void read_in_section(struct reading *reading, unsigned section,
+                            const struct tci_json *object)
 {
 	enter(reading, section);
 	if (section == reading->section && reading->reader.fatal == TC_OK)
 		sections[section].read(&reading->reader, object);
 }
 
-static void read_end(struct reading *reading, const json_t *object)
+static void read_end(struct reading *reading, const struct tci_json *object)
 {
 	struct tci_reader *reader = &reading->reader;
 	static const unsigned counted[] = {TCI_TENSORS, TCI_OPS};
@@ -83,7 +85,7 @@ static void read_end(struct reading *reading, const json_t *object)
 	}
 }
 
-static void read_line(struct reading *reading, const json_t *object)
+static void read_line(struct reading *reading, const struct tci_json *object)
 {
 	struct tci_reader *reader = &reading->reader;
 	tci_about(reader, NULL, 0, NULL);
@@ -93,12 +95,12 @@ static void read_line(struct reading *reading, const json_t *object)
 	}
 	/* "op" first: most records are ops. A tensor's "kind" is the only key of that name. */
 	for (unsigned i = TCI_SECTION_COUNT; i-- > 0;) {
-		if (json_object_get(object, sections[i].key) != NULL) {
+		if (tci_json_member(object, sections[i].key) != NULL) {
 			read_in_section(reading, i, object);
 			return;
 		}
 	}
-	if (json_object_get(object, "end") != NULL)
+	if (tci_json_member(object, "end") != NULL)
 		read_end(reading, object);
 	else
 		tci_finding(reader,
@@ -124,34 +126,29 @@ static void read_extra(struct reading *reading, const struct tci_record *record)
 	}
 }
 
-static enum tc_status refuse_record(struct reading *reading, const json_error_t *problem,
+static enum tc_status refuse_record(struct reading *reading, const struct tci_record *record,
                                     struct tc_error *error)
 {
 	struct tci_reader *reader = &reading->reader;
-	uint64_t line = reader->subject.line;
-	if (problem->line > 0)
-		line += (uint64_t)problem->line - 1;
-	reader->subject.line = line;
+	if (reading->parser.problem[0] == '\0')
+		return tc_error_no_memory(error, "a record", record->bytes);
 	tci_about(reader, NULL, 0, NULL);
-	tci_finding(reader, "not JSON: %.200s", problem->text);
+	tci_finding(reader, "not JSON: %s", reading->parser.problem);
 	return tc_error_set(error, TC_FORMAT, "%s", reader->findings);
 }
 
 static enum tc_status read_one(struct reading *reading, const struct tci_record *record,
                                struct tc_error *error)
 {
-	json_error_t problem;
 	struct tci_reader *reader = &reading->reader;
 	reader->subject.line = record->line;
-	json_t *value = json_loadb(record->text, record->bytes,
-	                           JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
-	if (value == NULL && json_error_code(&problem) == json_error_out_of_memory)
-		return tc_error_no_memory(error, "a record", record->bytes);
+	const struct tci_json *value =
+	    tci_json_parse(&reading->parser, record->text, record->bytes);
 	if (value == NULL)
-		return refuse_record(reading, &problem, error);
+		return refuse_record(reading, record, error);
 	if (record->kind == TCI_RECORD_EXTRA) {
 		read_extra(reading, record);
-	} else if (!json_is_object(value)) {
+	} else if (value->type != TCI_JSON_OBJECT) {
 		char buffer[64];
 		tci_about(reader, NULL, 0, NULL);
 		tci_finding(reader, "a record is %s, expected an object", tci_found(value, buffer));
@@ -162,7 +159,6 @@ static enum tc_status read_one(struct reading *reading, const struct tci_record 
 	} else {
 		read_line(reading, value);
 	}
-	json_decref(value);
 	return TC_OK;
 }
 
@@ -281,6 +277,7 @@ static enum tc_status finish(struct reading *reading, enum tc_status status,
 	}
 	tci_sha256_drop(&reader->events_hash);
 	free(reader->lives);
+	tci_json_clear(&reading->parser);
 	tci_json_stream_end(&reading->stream);
 	tci_source_close(&reading->source);
 	free(reading);

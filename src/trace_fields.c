@@ -1,4 +1,5 @@
 /* Findings, and typed access to the members of a JSON record. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ static void print_message(const struct tci_reader *reader, char buffer[FINDING_B
 void tci_finding(struct tci_reader *reader, const char *format, ...)
 {
 	const char *word = reader->subject.word;
-	reader->events_broken = reader->events_broken || (word != NULL && strcmp(word, "event") == 0);
+	reader->events_broken =
+	    reader->events_broken || (word != NULL && strcmp(word, "event") == 0);
 	if (++reader->finding_count > TCI_SHOWN_FINDINGS)
 		return;
 	char message[FINDING_BYTES];
@@ -103,25 +105,24 @@ void tci_about(struct tci_reader *reader, const char *word, uint64_t id, const c
 	reader->subject.name = name;
 }
 
-const char *tci_found(const json_t *value, char buffer[64])
+const char *tci_found(const struct tci_json *value, char buffer[64])
 {
-	switch (json_typeof(value)) {
-	case JSON_OBJECT:
+	switch (value->type) {
+	case TCI_JSON_OBJECT:
 		return "an object";
-	case JSON_ARRAY:
+	case TCI_JSON_ARRAY:
 		return "an array";
-	case JSON_STRING:
-		snprintf(buffer, 64, "\"%.40s\"", json_string_value(value));
+	case TCI_JSON_STRING:
+		snprintf(buffer, 64, "\"%.40s\"", value->text);
 		return buffer;
-	case JSON_INTEGER:
-		snprintf(buffer, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	case TCI_JSON_INTEGER:
+	case TCI_JSON_REAL:
+		snprintf(buffer, 64, "%.*s", value->text_bytes < 40 ? (int)value->text_bytes : 40,
+		         value->text);
 		return buffer;
-	case JSON_REAL:
-		snprintf(buffer, 64, "%.17g", json_real_value(value));
-		return buffer;
-	case JSON_TRUE:
+	case TCI_JSON_TRUE:
 		return "true";
-	case JSON_FALSE:
+	case TCI_JSON_FALSE:
 		return "false";
 	default:
 		return "null";
@@ -130,31 +131,31 @@ const char *tci_found(const json_t *value, char buffer[64])
 
 /* ---------------------------------------------------------------- members */
 
-static const char *type_name(json_type type)
+static const char *type_name(enum tci_json_type type)
 {
 	switch (type) {
-	case JSON_OBJECT:
+	case TCI_JSON_OBJECT:
 		return "an object";
-	case JSON_ARRAY:
+	case TCI_JSON_ARRAY:
 		return "an array";
-	case JSON_STRING:
+	case TCI_JSON_STRING:
 		return "a string";
 	default:
 		return "an integer";
 	}
 }
 
-bool tci_get(struct tci_reader *reader, const json_t *object, const char *key, enum tci_need need,
-             json_type type, json_t **value)
+bool tci_get(struct tci_reader *reader, const struct tci_json *object, const char *key,
+             enum tci_need need, enum tci_json_type type, const struct tci_json **value)
 {
-	json_t *member = json_object_get(object, key);
+	const struct tci_json *member = tci_json_member(object, key);
 	if (member == NULL) {
 		if (need == TCI_REQUIRED)
 			tci_finding(reader, "key \"%s\" is missing, expected %s", key,
 			            type_name(type));
 		return false;
 	}
-	if (json_typeof(member) != type) {
+	if (member->type != type) {
 		char buffer[64];
 		tci_finding(reader, "\"%s\" is %s, expected %s", key, tci_found(member, buffer),
 		            type_name(type));
@@ -164,17 +165,15 @@ bool tci_get(struct tci_reader *reader, const json_t *object, const char *key, e
 	return true;
 }
 
-bool tci_get_integer(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_integer(struct tci_reader *reader, const struct tci_json *object, const char *key,
                      enum tci_need need, uint64_t smallest, uint64_t largest, uint64_t *value)
 {
-	json_t *member;
-	if (!tci_get(reader, object, key, need, JSON_INTEGER, &member))
+	const struct tci_json *member;
+	if (!tci_get(reader, object, key, need, TCI_JSON_INTEGER, &member))
 		return false;
-	json_int_t number = json_integer_value(member);
+	int64_t number = member->integer;
 	if (number < 0 || (uint64_t)number < smallest || (uint64_t)number > largest) {
-		tci_finding(reader,
-		            "\"%s\" is %" JSON_INTEGER_FORMAT
-		            ", expected an integer from %llu to %llu",
+		tci_finding(reader, "\"%s\" is %" PRId64 ", expected an integer from %llu to %llu",
 		            key, number, (unsigned long long)smallest, (unsigned long long)largest);
 		return false;
 	}
@@ -183,12 +182,12 @@ bool tci_get_integer(struct tci_reader *reader, const json_t *object, const char
 }
 
 /** The id that `member` holds, or a finding. */
-static bool read_id(struct tci_reader *reader, const json_t *member, const char *key,
+static bool read_id(struct tci_reader *reader, const struct tci_json *member, const char *key,
                     uint32_t count, const char *what, uint32_t *value)
 {
 	char buffer[64];
-	if (!json_is_integer(member) || json_integer_value(member) < 0 ||
-	    (uint64_t)json_integer_value(member) >= count) {
+	if (member->type != TCI_JSON_INTEGER || member->integer < 0 ||
+	    (uint64_t)member->integer >= count) {
 		if (count == 0)
 			tci_finding(reader, "\"%s\" holds %s, but the trace has no %s", key,
 			            tci_found(member, buffer), what);
@@ -197,14 +196,14 @@ static bool read_id(struct tci_reader *reader, const json_t *member, const char 
 			            tci_found(member, buffer), what, count - 1);
 		return false;
 	}
-	*value = (uint32_t)json_integer_value(member);
+	*value = (uint32_t)member->integer;
 	return true;
 }
 
-bool tci_get_id(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_id(struct tci_reader *reader, const struct tci_json *object, const char *key,
                 enum tci_need need, uint32_t count, const char *what, uint32_t *value)
 {
-	json_t *member = json_object_get(object, key);
+	const struct tci_json *member = tci_json_member(object, key);
 	if (member == NULL) {
 		if (need == TCI_REQUIRED)
 			tci_finding(reader, "key \"%s\" is missing, expected one of the %s", key,
@@ -214,13 +213,13 @@ bool tci_get_id(struct tci_reader *reader, const json_t *object, const char *key
 	return read_id(reader, member, key, count, what, value);
 }
 
-bool tci_get_string(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_string(struct tci_reader *reader, const struct tci_json *object, const char *key,
                     enum tci_need need, const char **value)
 {
-	json_t *member;
-	if (!tci_get(reader, object, key, need, JSON_STRING, &member))
+	const struct tci_json *member;
+	if (!tci_get(reader, object, key, need, TCI_JSON_STRING, &member))
 		return false;
-	const char *copy = tci_blocks_string(reader->blocks, json_string_value(member));
+	const char *copy = tci_blocks_string(reader->blocks, member->text);
 	if (copy == NULL) {
 		(void)tci_out_of_memory(reader);
 		return false;
@@ -229,13 +228,13 @@ bool tci_get_string(struct tci_reader *reader, const json_t *object, const char 
 	return true;
 }
 
-bool tci_get_word(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_word(struct tci_reader *reader, const struct tci_json *object, const char *key,
                   enum tci_need need, const struct tci_words *words, unsigned *value)
 {
-	json_t *member;
-	if (!tci_get(reader, object, key, need, JSON_STRING, &member))
+	const struct tci_json *member;
+	if (!tci_get(reader, object, key, need, TCI_JSON_STRING, &member))
 		return false;
-	const char *text = json_string_value(member);
+	const char *text = member->text;
 	if (tci_word_find(words, text, value))
 		return true;
 	char known[256] = "";
@@ -247,35 +246,36 @@ bool tci_get_word(struct tci_reader *reader, const json_t *object, const char *k
 	return false;
 }
 
-bool tci_get_dtype(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_dtype(struct tci_reader *reader, const struct tci_json *object, const char *key,
                    enum tc_dtype *dtype, uint64_t *element_bytes)
 {
-	json_t *member;
-	if (!tci_get(reader, object, key, TCI_OPTIONAL, JSON_STRING, &member))
+	const struct tci_json *member;
+	if (!tci_get(reader, object, key, TCI_OPTIONAL, TCI_JSON_STRING, &member))
 		return false;
-	if (tci_dtype_find(json_string_value(member), dtype, element_bytes))
+	if (tci_dtype_find(member->text, dtype, element_bytes))
 		return true;
 	tci_finding(reader,
 	            "\"%s\" is \"%.40s\", expected a PyTorch data type such as float32, bfloat16, "
 	            "float16, int64 or bool",
-	            key, json_string_value(member));
+	            key, member->text);
 	return false;
 }
 
-bool tci_get_flag(struct tci_reader *reader, const json_t *object, const char *key, bool *value)
+bool tci_get_flag(struct tci_reader *reader, const struct tci_json *object, const char *key,
+                  bool *value)
 {
-	const json_t *member = json_object_get(object, key);
+	const struct tci_json *member = tci_json_member(object, key);
 	if (member == NULL)
 		return false;
-	bool is_bit = json_is_integer(member) &&
-	              (json_integer_value(member) == 0 || json_integer_value(member) == 1);
-	if (!is_bit && !json_is_boolean(member)) {
+	bool is_bit =
+	    member->type == TCI_JSON_INTEGER && (member->integer == 0 || member->integer == 1);
+	if (!is_bit && member->type != TCI_JSON_TRUE && member->type != TCI_JSON_FALSE) {
 		char buffer[64];
 		tci_finding(reader, "\"%s\" is %s, expected true or false", key,
 		            tci_found(member, buffer));
 		return false;
 	}
-	*value = is_bit ? json_integer_value(member) == 1 : json_is_true(member);
+	*value = is_bit ? member->integer == 1 : member->type == TCI_JSON_TRUE;
 	return true;
 }
 
@@ -312,18 +312,19 @@ static void refuse_repeated(struct tci_reader *reader, const char *key, const st
 	free(sorted);
 }
 
-bool tci_read_ids(struct tci_reader *reader, const json_t *list, const char *key, uint32_t count,
-                  const char *what, struct tc_ids *ids)
+bool tci_read_ids(struct tci_reader *reader, const struct tci_json *list, const char *key,
+                  uint32_t count, const char *what, struct tc_ids *ids)
 {
-	size_t size = json_array_size(list);
+	uint32_t size = list->size;
 	uint32_t *items = tci_blocks_take(reader->blocks, size, sizeof *items);
 	if (items == NULL) {
 		(void)tci_out_of_memory(reader);
 		return false;
 	}
-	for (size_t i = 0; i < size; i++) {
+	const struct tci_json *member = tci_json_first(list);
+	for (uint32_t i = 0; i < size; i++, member = tci_json_next(member)) {
 		uint32_t id;
-		if (read_id(reader, json_array_get(list, i), key, count, what, &id))
+		if (read_id(reader, member, key, count, what, &id))
 			items[ids->count++] = id;
 	}
 	ids->items = items;
@@ -331,11 +332,11 @@ bool tci_read_ids(struct tci_reader *reader, const json_t *list, const char *key
 	return true;
 }
 
-void tci_get_ids(struct tci_reader *reader, const json_t *object, const char *key,
+void tci_get_ids(struct tci_reader *reader, const struct tci_json *object, const char *key,
                  enum tci_need need, uint32_t count, const char *what, struct tc_ids *ids)
 {
-	json_t *list;
-	if (tci_get(reader, object, key, need, JSON_ARRAY, &list))
+	const struct tci_json *list;
+	if (tci_get(reader, object, key, need, TCI_JSON_ARRAY, &list))
 		(void)tci_read_ids(reader, list, key, count, what, ids);
 }
 

@@ -4,12 +4,12 @@
 #include "tencache/units.h"
 #include "trace_reader.h"
 
-static void read_version(struct tci_reader *reader, const json_t *object)
+static void read_version(struct tci_reader *reader, const struct tci_json *object)
 {
-	json_t *member;
-	if (!tci_get(reader, object, "version", TCI_REQUIRED, JSON_STRING, &member))
+	const struct tci_json *member;
+	if (!tci_get(reader, object, "version", TCI_REQUIRED, TCI_JSON_STRING, &member))
 		return;
-	const char *text = json_string_value(member);
+	const char *text = member->text;
 	if (strncmp(text, "1.", 2) != 0 && strcmp(text, "1") != 0)
 		tci_finding(reader,
 		            "\"version\" is \"%.40s\", expected 1.x: this program reads version 1; "
@@ -17,15 +17,15 @@ static void read_version(struct tci_reader *reader, const json_t *object)
 		            text);
 }
 
-static void read_requires(struct tci_reader *reader, const json_t *object)
+static void read_requires(struct tci_reader *reader, const struct tci_json *object)
 {
-	json_t *list;
-	if (!tci_get(reader, object, "requires", TCI_OPTIONAL, JSON_ARRAY, &list))
+	const struct tci_json *list;
+	if (!tci_get(reader, object, "requires", TCI_OPTIONAL, TCI_JSON_ARRAY, &list))
 		return;
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const json_t *feature = json_array_get(list, i);
+	const struct tci_json *feature = tci_json_first(list);
+	for (uint32_t i = 0; i < list->size; i++, feature = tci_json_next(feature)) {
 		char buffer[64];
-		if (json_is_string(feature) && strcmp(json_string_value(feature), "subrange") == 0)
+		if (feature->type == TCI_JSON_STRING && strcmp(feature->text, "subrange") == 0)
 			reader->subranges = true;
 		else
 			tci_finding(
@@ -36,35 +36,35 @@ static void read_requires(struct tci_reader *reader, const json_t *object)
 	}
 }
 
-static void read_counts(struct tci_reader *reader, const json_t *object)
+static void read_counts(struct tci_reader *reader, const struct tci_json *object)
 {
 	for (unsigned i = 0; i < TCI_SECTION_COUNT; i++)
 		reader->counts[i] = UINT64_MAX;
-	json_t *counts;
-	if (!tci_get(reader, object, "counts", TCI_OPTIONAL, JSON_OBJECT, &counts))
+	const struct tci_json *counts;
+	if (!tci_get(reader, object, "counts", TCI_OPTIONAL, TCI_JSON_OBJECT, &counts))
 		return;
 	for (unsigned i = 0; i < TCI_SECTION_COUNT; i++)
 		(void)tci_get_integer(reader, counts, tci_section_names[i], TCI_OPTIONAL, 0,
 		                      TCI_LARGEST_COUNT, &reader->counts[i]);
 }
 
-static void read_buckets(struct tci_reader *reader, const json_t *object)
+static void read_buckets(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
-	json_t *list;
-	if (!tci_get(reader, object, "buckets", TCI_OPTIONAL, JSON_ARRAY, &list))
+	const struct tci_json *list;
+	if (!tci_get(reader, object, "buckets", TCI_OPTIONAL, TCI_JSON_ARRAY, &list))
 		return;
-	size_t count = json_array_size(list);
+	uint32_t count = list->size;
 	trace->buckets = tci_blocks_take(reader->blocks, count, sizeof *trace->buckets);
 	if (trace->buckets == NULL) {
 		(void)tci_out_of_memory(reader);
 		return;
 	}
-	trace->bucket_count = (uint32_t)count;
-	for (size_t i = 0; i < count; i++) {
-		const json_t *bucket = json_array_get(list, i);
+	trace->bucket_count = count;
+	const struct tci_json *bucket = tci_json_first(list);
+	for (uint32_t i = 0; i < count; i++, bucket = tci_json_next(bucket)) {
 		char buffer[64];
-		if (json_is_array(bucket))
+		if (bucket->type == TCI_JSON_ARRAY)
 			(void)tci_read_ids(reader, bucket, "buckets", TC_NONE, "parameters",
 			                   &trace->buckets[i]);
 		else
@@ -74,12 +74,12 @@ static void read_buckets(struct tci_reader *reader, const json_t *object)
 	}
 }
 
-static void read_dtypes(struct tci_reader *reader, const json_t *run)
+static void read_dtypes(struct tci_reader *reader, const struct tci_json *run)
 {
 	struct tc_trace *trace = reader->trace;
-	json_t *dtypes;
+	const struct tci_json *dtypes;
 	uint64_t bytes;
-	if (!tci_get(reader, run, "dtype", TCI_OPTIONAL, JSON_OBJECT, &dtypes))
+	if (!tci_get(reader, run, "dtype", TCI_OPTIONAL, TCI_JSON_OBJECT, &dtypes))
 		return;
 	(void)tci_get_dtype(reader, dtypes, "param", &trace->param_dtype, &bytes);
 	(void)tci_get_dtype(reader, dtypes, "grad", &trace->grad_dtype, &bytes);
@@ -88,11 +88,11 @@ static void read_dtypes(struct tci_reader *reader, const json_t *run)
 	(void)tci_get_dtype(reader, dtypes, "state", &trace->state_dtype, &bytes);
 }
 
-static void read_run(struct tci_reader *reader, const json_t *object)
+static void read_run(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
-	json_t *run, *part;
-	if (!tci_get(reader, object, "run", TCI_OPTIONAL, JSON_OBJECT, &run))
+	const struct tci_json *run, *part;
+	if (!tci_get(reader, object, "run", TCI_OPTIONAL, TCI_JSON_OBJECT, &run))
 		return;
 	const uint64_t largest = TC_MAX_JSON_INTEGER;
 	(void)tci_get_integer(reader, run, "batch", TCI_OPTIONAL, 0, largest, &trace->batch);
@@ -100,36 +100,37 @@ static void read_run(struct tci_reader *reader, const json_t *object)
 	(void)tci_get_integer(reader, run, "micro_batches", TCI_OPTIONAL, 0, largest,
 	                      &trace->micro_batches);
 	read_dtypes(reader, run);
-	if (tci_get(reader, run, "optimizer", TCI_OPTIONAL, JSON_OBJECT, &part))
+	if (tci_get(reader, run, "optimizer", TCI_OPTIONAL, TCI_JSON_OBJECT, &part))
 		(void)tci_get_string(reader, part, "name", TCI_OPTIONAL, &trace->optimizer_name);
-	if (tci_get(reader, run, "checkpoint", TCI_OPTIONAL, JSON_OBJECT, &part))
+	if (tci_get(reader, run, "checkpoint", TCI_OPTIONAL, TCI_JSON_OBJECT, &part))
 		(void)tci_get_string(reader, part, "mode", TCI_OPTIONAL, &trace->checkpoint_mode);
-	const json_t *clip = json_object_get(run, "clip");
-	if (clip != NULL && !json_is_null(clip))
-		trace->has_clip = tci_get(reader, run, "clip", TCI_OPTIONAL, JSON_OBJECT, &part);
+	const struct tci_json *clip = tci_json_member(run, "clip");
+	if (clip != NULL && clip->type != TCI_JSON_NULL)
+		trace->has_clip =
+		    tci_get(reader, run, "clip", TCI_OPTIONAL, TCI_JSON_OBJECT, &part);
 }
 
-static void read_model(struct tci_reader *reader, const json_t *object)
+static void read_model(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
-	json_t *part;
-	if (tci_get(reader, object, "model", TCI_OPTIONAL, JSON_OBJECT, &part)) {
+	const struct tci_json *part;
+	if (tci_get(reader, object, "model", TCI_OPTIONAL, TCI_JSON_OBJECT, &part)) {
 		(void)tci_get_string(reader, part, "name", TCI_OPTIONAL, &trace->name);
 		(void)tci_get_integer(reader, part, "params", TCI_OPTIONAL, 0, TC_MAX_JSON_INTEGER,
 		                      &trace->model_parameters);
 	}
-	if (tci_get(reader, object, "provenance", TCI_OPTIONAL, JSON_OBJECT, &part))
+	if (tci_get(reader, object, "provenance", TCI_OPTIONAL, TCI_JSON_OBJECT, &part))
 		(void)tci_get_string(reader, part, "method", TCI_OPTIONAL, &trace->method);
 }
 
-void tci_read_header(struct tci_reader *reader, const json_t *object)
+void tci_read_header(struct tci_reader *reader, const struct tci_json *object)
 {
-	json_t *member;
+	const struct tci_json *member;
 	reader->header_line = reader->subject.line;
-	if (tci_get(reader, object, "format", TCI_REQUIRED, JSON_STRING, &member) &&
-	    strcmp(json_string_value(member), "tencache-trace") != 0)
+	if (tci_get(reader, object, "format", TCI_REQUIRED, TCI_JSON_STRING, &member) &&
+	    strcmp(member->text, "tencache-trace") != 0)
 		tci_finding(reader, "\"format\" is \"%.40s\", expected \"tencache-trace\"",
-		            json_string_value(member));
+		            member->text);
 	read_version(reader, object);
 	read_requires(reader, object);
 	read_counts(reader, object);

@@ -12,17 +12,18 @@
 /** A list of an op: its key in the record and what an entry means for the tensor. */
 struct list {
 	const char *key;
-	const json_t *json;
+	const struct tci_json *json;
 	size_t count;
 };
 
-static struct list get_list(struct tci_reader *reader, const json_t *object, const char *key)
+static struct list get_list(struct tci_reader *reader, const struct tci_json *object,
+                            const char *key)
 {
-	json_t *array;
+	const struct tci_json *array;
 	struct list list = {key, NULL, 0};
-	if (tci_get(reader, object, key, TCI_OPTIONAL, JSON_ARRAY, &array)) {
+	if (tci_get(reader, object, key, TCI_OPTIONAL, TCI_JSON_ARRAY, &array)) {
 		list.json = array;
-		list.count = json_array_size(array);
+		list.count = array->size;
 	}
 	return list;
 }
@@ -36,11 +37,11 @@ static const char *name_of(const struct tci_reader *reader, uint32_t tensor)
 /* ---------------------------------------------------------------- entries */
 
 /** A tensor id; false after a finding. */
-static bool read_entry_id(struct tci_reader *reader, const char *key, const json_t *value,
+static bool read_entry_id(struct tci_reader *reader, const char *key, const struct tci_json *value,
                           uint32_t *id)
 {
 	const struct tc_trace *trace = reader->trace;
-	json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
+	int64_t number = value->type == TCI_JSON_INTEGER ? value->integer : -1;
 	if (number >= 0 && (uint64_t)number < trace->tensor_count) {
 		*id = (uint32_t)number;
 		return true;
@@ -56,7 +57,7 @@ static bool read_entry_id(struct tci_reader *reader, const char *key, const json
 }
 
 /** A sub-range [id, offset, length] that lies within its tensor. */
-static bool read_range(struct tci_reader *reader, const char *key, const json_t *value,
+static bool read_range(struct tci_reader *reader, const char *key, const struct tci_json *value,
                        uint32_t *id, struct tc_range *range)
 {
 	if (!reader->subranges) {
@@ -66,21 +67,21 @@ static bool read_range(struct tci_reader *reader, const char *key, const json_t 
 		            key);
 		return false;
 	}
-	if (json_array_size(value) != 3 || !json_is_integer(json_array_get(value, 1)) ||
-	    !json_is_integer(json_array_get(value, 2))) {
+	const struct tci_json *first = tci_json_first(value), *second = tci_json_next(first);
+	if (value->size != 3 || second->type != TCI_JSON_INTEGER ||
+	    tci_json_next(second)->type != TCI_JSON_INTEGER) {
 		tci_finding(reader, "\"%s\" holds an array, expected [tensor, offset, length]",
 		            key);
 		return false;
 	}
-	if (!read_entry_id(reader, key, json_array_get(value, 0), id))
+	if (!read_entry_id(reader, key, first, id))
 		return false;
-	json_int_t offset = json_integer_value(json_array_get(value, 1));
-	json_int_t length = json_integer_value(json_array_get(value, 2));
+	int64_t offset = second->integer, length = tci_json_next(second)->integer;
 	uint64_t bytes = reader->trace->tensors[*id].bytes;
 	if (offset < 0 || length <= 0 || (uint64_t)offset > bytes ||
 	    (uint64_t)length > bytes - (uint64_t)offset) {
 		tci_finding(reader,
-		            "\"%s\" holds bytes %" JSON_INTEGER_FORMAT " + %" JSON_INTEGER_FORMAT
+		            "\"%s\" holds bytes %" PRId64 " + %" PRId64
 		            " of tensor %u (%s), expected a part of its %" PRIu64 " bytes",
 		            key, offset, length, *id, name_of(reader, *id), bytes);
 		return false;
@@ -91,11 +92,11 @@ static bool read_range(struct tci_reader *reader, const char *key, const json_t 
 
 /** One id of a list; false (after a finding) when it is wrong or a repetition. Sub-ranges of one
  * tensor may follow each other, in rising order. */
-static bool read_entry(struct tci_reader *reader, const struct list *list, size_t index,
-                       uint32_t *id, struct tc_range *range, bool *is_range)
+static bool read_entry(struct tci_reader *reader, const struct list *list,
+                       const struct tci_json *value, uint32_t *id, struct tc_range *range,
+                       bool *is_range)
 {
-	const json_t *value = json_array_get(list->json, index);
-	*is_range = json_is_array(value) && range != NULL;
+	*is_range = value->type == TCI_JSON_ARRAY && range != NULL;
 	bool right = *is_range ? read_range(reader, list->key, value, id, range)
 	                       : read_entry_id(reader, list->key, value, id);
 	if (!right)
@@ -126,11 +127,12 @@ static struct tc_ids read_list(struct tci_reader *reader, const struct list *lis
 		(void)tci_out_of_memory(reader);
 		return ids;
 	}
-	for (size_t i = 0; i < list->count; i++) {
+	const struct tci_json *value = tci_json_first(list->json);
+	for (size_t i = 0; i < list->count; i++, value = tci_json_next(value)) {
 		struct tc_range range = {0, 0};
 		bool is_range;
-		if (!read_entry(reader, list, i, &items[ids.count], ranges == NULL ? NULL : &range,
-		                &is_range))
+		if (!read_entry(reader, list, value, &items[ids.count],
+		                ranges == NULL ? NULL : &range, &is_range))
 			continue;
 		if (is_range && parts == NULL) {
 			parts = tci_blocks_take(reader->blocks, list->count, sizeof *parts);
@@ -256,10 +258,11 @@ static void live(struct tci_reader *reader, uint32_t index)
 
 /* ---------------------------------------------------------------- order and numbers */
 
-static void read_event_of(struct tci_reader *reader, const json_t *object, struct tc_op *op)
+static void read_event_of(struct tci_reader *reader, const struct tci_json *object,
+                          struct tc_op *op)
 {
 	const struct tc_trace *trace = reader->trace;
-	if (json_object_get(object, "e") == NULL) {
+	if (tci_json_member(object, "e") == NULL) {
 		if (trace->event_count > 0)
 			tci_finding(reader,
 			            "key \"e\" is missing, expected the last event before the "
@@ -304,23 +307,21 @@ static void check_phase_order(struct tci_reader *reader, const struct tc_op *op)
 		reader->last_micro_batch = op->event + 1;
 }
 
-static void read_time(struct tci_reader *reader, const json_t *object, struct tc_op *op)
+static void read_time(struct tci_reader *reader, const struct tci_json *object, struct tc_op *op)
 {
-	const json_t *us = json_object_get(object, "us");
+	const struct tci_json *us = tci_json_member(object, "us");
 	if (us == NULL)
 		return;
 	char buffer[64];
-	double value = json_is_number(us) ? json_number_value(us) : -1.0;
-	if (!(value >= 0.0 && value <= TCI_LARGEST_US)) {
+	bool is_number = us->type == TCI_JSON_INTEGER || us->type == TCI_JSON_REAL;
+	if (!is_number || !tci_json_scaled(us, 6, &op->measured_ps) ||
+	    op->measured_ps > TCI_LARGEST_PS) {
+		op->measured_ps = 0;
 		tci_finding(reader, "\"us\" is %s, expected microseconds from 0 to 1e12",
 		            tci_found(us, buffer));
 		return;
 	}
 	op->timed = true;
-	if (json_is_integer(us))
-		op->measured_ps = (uint64_t)json_integer_value(us) * TC_PS_PER_US;
-	else
-		op->measured_ps = (uint64_t)(value * (double)TC_PS_PER_US + 0.5);
 }
 
 static void add_sum(struct tci_reader *reader, const char *what, uint64_t value, uint64_t *sum)
@@ -331,7 +332,7 @@ static void add_sum(struct tci_reader *reader, const char *what, uint64_t value,
 	tci_finding(reader, "the sum of \"%s\" over all ops is above 2^60, expected less", what);
 }
 
-static void read_numbers(struct tci_reader *reader, const json_t *object, struct tc_op *op)
+static void read_numbers(struct tci_reader *reader, const struct tci_json *object, struct tc_op *op)
 {
 	const uint64_t largest = TC_MAX_JSON_INTEGER;
 	read_time(reader, object, op);
@@ -347,10 +348,10 @@ static void read_numbers(struct tci_reader *reader, const json_t *object, struct
 }
 
 /** Keys of the format that this program does not act on. */
-static void check_ignored(struct tci_reader *reader, const json_t *object)
+static void check_ignored(struct tci_reader *reader, const struct tci_json *object)
 {
 	uint64_t value = 0;
-	json_t *device;
+	const struct tci_json *device;
 	(void)tci_get_integer(reader, object, "it", TCI_OPTIONAL, 0, 0, &value);
 	if (tci_get_integer(reader, object, "stream", TCI_OPTIONAL, 0, TC_MAX_JSON_INTEGER,
 	                    &value) &&
@@ -361,11 +362,11 @@ static void check_ignored(struct tci_reader *reader, const json_t *object)
 		            "the order of the file",
 		            value);
 	}
-	if (tci_get(reader, object, "dev", TCI_OPTIONAL, JSON_STRING, &device) &&
-	    strcmp(json_string_value(device), "gpu") != 0 && !reader->warned_device) {
+	if (tci_get(reader, object, "dev", TCI_OPTIONAL, TCI_JSON_STRING, &device) &&
+	    strcmp(device->text, "gpu") != 0 && !reader->warned_device) {
 		reader->warned_device = true;
 		tci_warning(reader, "\"dev\" is \"%.40s\": all ops are run on the GPU",
-		            json_string_value(device));
+		            device->text);
 	}
 }
 
@@ -383,22 +384,22 @@ void tci_begin_ops(struct tci_reader *reader)
 		reader->lives[i] = (struct tci_life){TC_NONE, TC_NONE, TC_NONE, 0, 0, false, false};
 }
 
-static void read_identity(struct tci_reader *reader, const json_t *object, uint32_t index,
+static void read_identity(struct tci_reader *reader, const struct tci_json *object, uint32_t index,
                           struct tc_op *op)
 {
-	json_t *number;
+	const struct tci_json *number;
 	tci_about(reader, "op", index, NULL);
 	(void)tci_get_string(reader, object, "name", TCI_REQUIRED, &op->name);
 	tci_about(reader, "op", index, op->name);
-	if (tci_get(reader, object, "op", TCI_REQUIRED, JSON_INTEGER, &number) &&
-	    json_integer_value(number) != (json_int_t)index)
+	if (tci_get(reader, object, "op", TCI_REQUIRED, TCI_JSON_INTEGER, &number) &&
+	    number->integer != (int64_t)index)
 		tci_finding(reader,
-		            "\"op\" is %" JSON_INTEGER_FORMAT
+		            "\"op\" is %" PRId64
 		            ", expected %u: ids count from 0 in file order, each once",
-		            json_integer_value(number), index);
+		            number->integer, index);
 }
 
-void tci_read_op(struct tci_reader *reader, const json_t *object)
+void tci_read_op(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
 	struct tc_op *op = tci_add_record(reader, TCI_OPS);
@@ -418,7 +419,7 @@ void tci_read_op(struct tci_reader *reader, const json_t *object)
 		op->phase = (enum tc_phase)word;
 	if (tci_get_word(reader, object, "cls", TCI_OPTIONAL, &tci_op_classes, &word))
 		op->op_class = (enum tc_op_class)word;
-	if (json_object_get(object, "m") != NULL)
+	if (tci_json_member(object, "m") != NULL)
 		(void)tci_get_id(reader, object, "m", TCI_OPTIONAL, trace->module_count, "modules",
 		                 &op->module);
 	if (tci_get_integer(reader, object, "layer", TCI_OPTIONAL, 0, TC_NONE - 1u, &value))

@@ -13,10 +13,9 @@
 #ifndef TENCACHE_SRC_TRACE_READER_H
 #define TENCACHE_SRC_TRACE_READER_H
 
-#include <jansson.h>
-
-#include "hash.h"
 #include "blocks.h"
+#include "hash.h"
+#include "json_record.h"
 #include "tencache/trace.h"
 #include "trace_words.h"
 
@@ -25,8 +24,8 @@
 /** Sums of bytes, FLOPs and time over the trace stay below this, so that nobody overflows. */
 #define TCI_LARGEST_SUM (1ull << 60)
 #define TCI_LARGEST_COUNT (1ull << 32)
-/** Longest measured time of an op, in microseconds: eleven days. */
-#define TCI_LARGEST_US 1e12
+/** Longest measured time of an op: eleven days, 10^12 us. */
+#define TCI_LARGEST_PS 1000000000000000000ull
 
 enum tci_section { TCI_TENSORS, TCI_MODULES, TCI_EVENTS, TCI_UNPACKS, TCI_OPS, TCI_SECTION_COUNT };
 
@@ -68,7 +67,7 @@ struct tci_reader {
 	uint64_t counts[TCI_SECTION_COUNT]; /* UINT64_MAX: not given */
 	const char *claimed_events_hash;    /* or NULL */
 	bool events_broken; /* a finding concerns an event: their hash says nothing */
-	bool subranges;                     /* header requires "subrange" */
+	bool subranges;     /* header requires "subrange" */
 
 	/* While events pass. */
 	struct tci_sha256 events_hash;
@@ -103,42 +102,43 @@ enum tci_need { TCI_OPTIONAL, TCI_REQUIRED };
 
 /* Each returns true and sets the result when the member is there and right; a wrong or missing
  * one is a finding. */
-bool tci_get(struct tci_reader *reader, const json_t *object, const char *key, enum tci_need need,
-             json_type type, json_t **value);
-bool tci_get_integer(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get(struct tci_reader *reader, const struct tci_json *object, const char *key,
+             enum tci_need need, enum tci_json_type type, const struct tci_json **value);
+bool tci_get_integer(struct tci_reader *reader, const struct tci_json *object, const char *key,
                      enum tci_need need, uint64_t smallest, uint64_t largest, uint64_t *value);
 /** An id below `count`; `what` names the things counted. */
-bool tci_get_id(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_id(struct tci_reader *reader, const struct tci_json *object, const char *key,
                 enum tci_need need, uint32_t count, const char *what, uint32_t *value);
 /** A string, kept in the blocks of the trace. */
-bool tci_get_string(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_string(struct tci_reader *reader, const struct tci_json *object, const char *key,
                     enum tci_need need, const char **value);
-bool tci_get_word(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_word(struct tci_reader *reader, const struct tci_json *object, const char *key,
                   enum tci_need need, const struct tci_words *words, unsigned *value);
-bool tci_get_dtype(struct tci_reader *reader, const json_t *object, const char *key,
+bool tci_get_dtype(struct tci_reader *reader, const struct tci_json *object, const char *key,
                    enum tc_dtype *dtype, uint64_t *element_bytes);
 /** true, false, 1 or 0. */
-bool tci_get_flag(struct tci_reader *reader, const json_t *object, const char *key, bool *value);
+bool tci_get_flag(struct tci_reader *reader, const struct tci_json *object, const char *key,
+                  bool *value);
 /** An array of ids below `count`; a repeated one is a finding. Empty when absent. */
-void tci_get_ids(struct tci_reader *reader, const json_t *object, const char *key,
+void tci_get_ids(struct tci_reader *reader, const struct tci_json *object, const char *key,
                  enum tci_need need, uint32_t count, const char *what, struct tc_ids *ids);
 /** The ids of an array value; false when out of memory. */
-bool tci_read_ids(struct tci_reader *reader, const json_t *list, const char *key, uint32_t count,
-                  const char *what, struct tc_ids *ids);
+bool tci_read_ids(struct tci_reader *reader, const struct tci_json *list, const char *key,
+                  uint32_t count, const char *what, struct tc_ids *ids);
 /** "12", "\"text\"", "an array": what was found, for messages. */
-const char *tci_found(const json_t *value, char buffer[64]);
+const char *tci_found(const struct tci_json *value, char buffer[64]);
 
 /** Room for one more record of a section; NULL when out of memory. */
 void *tci_add_record(struct tci_reader *reader, enum tci_section section);
 
 /* ---------------------------------------------------------------- records */
 
-void tci_read_header(struct tci_reader *reader, const json_t *object);
-void tci_read_tensor(struct tci_reader *reader, const json_t *object);
-void tci_read_module(struct tci_reader *reader, const json_t *object);
-void tci_read_event(struct tci_reader *reader, const json_t *object);
-void tci_read_unpack(struct tci_reader *reader, const json_t *object);
-void tci_read_op(struct tci_reader *reader, const json_t *object);
+void tci_read_header(struct tci_reader *reader, const struct tci_json *object);
+void tci_read_tensor(struct tci_reader *reader, const struct tci_json *object);
+void tci_read_module(struct tci_reader *reader, const struct tci_json *object);
+void tci_read_event(struct tci_reader *reader, const struct tci_json *object);
+void tci_read_unpack(struct tci_reader *reader, const struct tci_json *object);
+void tci_read_op(struct tci_reader *reader, const struct tci_json *object);
 
 /** Once all records of the sections before ops are there. */
 void tci_begin_ops(struct tci_reader *reader);

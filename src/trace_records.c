@@ -7,21 +7,21 @@
 #include "trace_reader.h"
 
 /** Ids are dense and in file order: the key must hold the index of the record. */
-static void check_number(struct tci_reader *reader, const json_t *object, const char *key,
+static void check_number(struct tci_reader *reader, const struct tci_json *object, const char *key,
                          uint32_t index)
 {
-	json_t *member;
-	if (!tci_get(reader, object, key, TCI_REQUIRED, JSON_INTEGER, &member))
+	const struct tci_json *member;
+	if (!tci_get(reader, object, key, TCI_REQUIRED, TCI_JSON_INTEGER, &member))
 		return;
-	if (json_integer_value(member) != (json_int_t)index)
+	if (member->integer != (int64_t)index)
 		tci_finding(reader,
-		            "\"%s\" is %" JSON_INTEGER_FORMAT
+		            "\"%s\" is %" PRId64
 		            ", expected %u: ids count from 0 in file order, each once",
-		            key, json_integer_value(member), index);
+		            key, member->integer, index);
 }
 
 /** 32-bit index of a layer. */
-static void read_layer(struct tci_reader *reader, const json_t *object, uint32_t *layer)
+static void read_layer(struct tci_reader *reader, const struct tci_json *object, uint32_t *layer)
 {
 	uint64_t value;
 	if (tci_get_integer(reader, object, "layer", TCI_OPTIONAL, 0, TC_NONE - 1u, &value))
@@ -30,18 +30,18 @@ static void read_layer(struct tci_reader *reader, const json_t *object, uint32_t
 
 /* ---------------------------------------------------------------- tensors */
 
-static void check_shape(struct tci_reader *reader, const json_t *object,
+static void check_shape(struct tci_reader *reader, const struct tci_json *object,
                         const struct tc_tensor *tensor, uint64_t element_bytes)
 {
-	json_t *shape;
-	if (!tci_get(reader, object, "shape", TCI_OPTIONAL, JSON_ARRAY, &shape))
+	const struct tci_json *shape;
+	if (!tci_get(reader, object, "shape", TCI_OPTIONAL, TCI_JSON_ARRAY, &shape))
 		return;
 	uint64_t product = 1;
-	for (size_t i = 0; i < json_array_size(shape); i++) {
-		const json_t *size = json_array_get(shape, i);
+	const struct tci_json *size = tci_json_first(shape);
+	for (uint32_t i = 0; i < shape->size; i++, size = tci_json_next(size)) {
 		char buffer[64];
-		if (!json_is_integer(size) || json_integer_value(size) < 0 ||
-		    !tc_mul_u64(product, (uint64_t)json_integer_value(size), &product)) {
+		if (size->type != TCI_JSON_INTEGER || size->integer < 0 ||
+		    !tc_mul_u64(product, (uint64_t)size->integer, &product)) {
 			tci_finding(reader, "\"shape\" holds %s, expected sizes whose product fits",
 			            tci_found(size, buffer));
 			return;
@@ -62,41 +62,43 @@ static void check_shape(struct tci_reader *reader, const json_t *object,
 		            tensor->bytes, bytes);
 }
 
-static void read_names(struct tci_reader *reader, const json_t *bind, struct tc_tensor *tensor)
+static void read_names(struct tci_reader *reader, const struct tci_json *bind,
+                       struct tc_tensor *tensor)
 {
-	json_t *list;
-	if (!tci_get(reader, bind, "names", TCI_OPTIONAL, JSON_ARRAY, &list))
+	const struct tci_json *list;
+	if (!tci_get(reader, bind, "names", TCI_OPTIONAL, TCI_JSON_ARRAY, &list))
 		return;
-	size_t count = json_array_size(list);
+	uint32_t count = list->size;
 	const char **names = tci_blocks_take(reader->blocks, count, sizeof *names);
 	if (names == NULL) {
 		(void)tci_out_of_memory(reader);
 		return;
 	}
-	for (size_t i = 0; i < count; i++) {
-		const json_t *name = json_array_get(list, i);
+	const struct tci_json *name = tci_json_first(list);
+	for (uint32_t i = 0; i < count; i++, name = tci_json_next(name)) {
 		char buffer[64];
-		if (!json_is_string(name)) {
+		if (name->type != TCI_JSON_STRING) {
 			tci_finding(reader, "\"names\" holds %s, expected strings",
 			            tci_found(name, buffer));
 			return;
 		}
-		names[i] = tci_blocks_string(reader->blocks, json_string_value(name));
+		names[i] = tci_blocks_string(reader->blocks, name->text);
 		if (names[i] == NULL) {
 			(void)tci_out_of_memory(reader);
 			return;
 		}
 	}
 	tensor->bind_names = count > 0 ? names : NULL;
-	tensor->bind_name_count = (uint32_t)count;
+	tensor->bind_name_count = count;
 }
 
-static void read_bind(struct tci_reader *reader, const json_t *object, struct tc_tensor *tensor)
+static void read_bind(struct tci_reader *reader, const struct tci_json *object,
+                      struct tc_tensor *tensor)
 {
-	json_t *bind, *bound_at;
+	const struct tci_json *bind, *bound_at;
 	unsigned kind;
 	uint64_t value;
-	if (!tci_get(reader, object, "bind", TCI_OPTIONAL, JSON_OBJECT, &bind))
+	if (!tci_get(reader, object, "bind", TCI_OPTIONAL, TCI_JSON_OBJECT, &bind))
 		return;
 	if (tci_get_word(reader, bind, "kind", TCI_REQUIRED, &tci_bind_kinds, &kind))
 		tensor->bind = (enum tc_bind_kind)kind;
@@ -105,9 +107,9 @@ static void read_bind(struct tci_reader *reader, const json_t *object, struct tc
 		tensor->bind_module = (uint32_t)value;
 	if (tci_get_integer(reader, bind, "ord", TCI_OPTIONAL, 0, TC_NONE - 1u, &value))
 		tensor->bind_ordinal = (uint32_t)value;
-	if (!tci_get(reader, object, "bound_at", TCI_REQUIRED, JSON_INTEGER, &bound_at))
+	if (!tci_get(reader, object, "bound_at", TCI_REQUIRED, TCI_JSON_INTEGER, &bound_at))
 		return;
-	tensor->bound_at = json_integer_value(bound_at);
+	tensor->bound_at = bound_at->integer;
 	if (tensor->bound_at < -1 || tensor->bound_at >= TC_NONE) {
 		tci_finding(reader, "\"bound_at\" is %" PRId64 ", expected -1 or an event",
 		            tensor->bound_at);
@@ -121,17 +123,18 @@ static bool persists_by_default(enum tc_tensor_kind kind)
 	       kind == TC_INPUT;
 }
 
-static void read_role(struct tci_reader *reader, const json_t *object, struct tc_tensor *tensor)
+static void read_role(struct tci_reader *reader, const struct tci_json *object,
+                      struct tc_tensor *tensor)
 {
-	json_t *member;
+	const struct tci_json *member;
 	unsigned role = TC_ROLE_OTHER;
-	if (!tci_get(reader, object, "role", TCI_OPTIONAL, JSON_STRING, &member))
+	if (!tci_get(reader, object, "role", TCI_OPTIONAL, TCI_JSON_STRING, &member))
 		return;
-	(void)tci_word_find(&tci_roles, json_string_value(member), &role);
+	(void)tci_word_find(&tci_roles, member->text, &role);
 	tensor->role = (enum tc_role)role;
 }
 
-void tci_read_tensor(struct tci_reader *reader, const json_t *object)
+void tci_read_tensor(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_tensor *tensor = tci_add_record(reader, TCI_TENSORS);
 	if (tensor == NULL)
@@ -163,7 +166,7 @@ void tci_read_tensor(struct tci_reader *reader, const json_t *object)
 
 /* ---------------------------------------------------------------- modules */
 
-void tci_read_module(struct tci_reader *reader, const json_t *object)
+void tci_read_module(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
 	struct tc_module *module = tci_add_record(reader, TCI_MODULES);
@@ -209,7 +212,8 @@ static const char *subject_key(enum tc_event_kind kind)
 	}
 }
 
-static void read_subject(struct tci_reader *reader, const json_t *object, struct tc_event *event)
+static void read_subject(struct tci_reader *reader, const struct tci_json *object,
+                         struct tc_event *event)
 {
 	static const char *const keys[] = {"m", "t", "b", "mb"};
 	const struct tc_trace *trace = reader->trace;
@@ -228,7 +232,7 @@ static void read_subject(struct tci_reader *reader, const json_t *object, struct
 	         tci_get_integer(reader, object, "mb", TCI_REQUIRED, 0, TC_NONE - 1u, &value))
 		event->micro_batch = (uint32_t)value;
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-		if (strcmp(keys[i], own) != 0 && json_object_get(object, keys[i]) != NULL)
+		if (strcmp(keys[i], own) != 0 && tci_json_member(object, keys[i]) != NULL)
 			tci_finding(reader, "key \"%s\" is there, expected %s%s%s for a %s event",
 			            keys[i], own[0] == '\0' ? "none of m, t, b, mb" : "only \"",
 			            own, own[0] == '\0' ? "" : "\"",
@@ -294,7 +298,7 @@ static void hash_event(struct tci_reader *reader, const struct tc_event *event)
 		reader->fatal = TC_INTERNAL;
 }
 
-void tci_read_event(struct tci_reader *reader, const json_t *object)
+void tci_read_event(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
 	struct tc_event *event = tci_add_record(reader, TCI_EVENTS);
@@ -324,7 +328,7 @@ void tci_read_event(struct tci_reader *reader, const json_t *object)
 
 /* ---------------------------------------------------------------- unpacks */
 
-void tci_read_unpack(struct tci_reader *reader, const json_t *object)
+void tci_read_unpack(struct tci_reader *reader, const struct tci_json *object)
 {
 	struct tc_trace *trace = reader->trace;
 	struct tc_unpack *unpack = tci_add_record(reader, TCI_UNPACKS);
@@ -336,8 +340,8 @@ void tci_read_unpack(struct tci_reader *reader, const json_t *object)
 	                 &unpack->tensor);
 	tci_get_ids(reader, object, "u", TCI_REQUIRED, trace->event_count, "events",
 	            &unpack->events);
-	if (json_is_array(json_object_get(object, "u")) &&
-	    json_array_size(json_object_get(object, "u")) == 0)
+	const struct tci_json *list = tci_json_member(object, "u");
+	if (list != NULL && list->type == TCI_JSON_ARRAY && list->size == 0)
 		tci_finding(reader, "\"u\" is empty, expected at least one event");
 	for (uint32_t i = 1; i < unpack->events.count; i++) {
 		if (unpack->events.items[i] < unpack->events.items[i - 1])
