@@ -461,16 +461,30 @@ static void test_presets(void **state)
 	tc_machine_names_free(names, count);
 }
 
-/** The example of the format page is a machine. */
-static void test_example_of_the_page(void **state)
+/** The format page; the buffer has PAGE_BYTES. */
+#define PAGE_BYTES 32768
+static void read_page(char *page)
 {
-	(void)state;
 	FILE *file = fopen(TENCACHE_SOURCE_DIR "/sim/machines/README.md", "rb");
 	assert_non_null(file);
-	char page[32768];
-	size_t bytes = fread(page, 1, sizeof page - 1, file);
+	size_t bytes = fread(page, 1, PAGE_BYTES - 1, file);
 	(void)fclose(file);
 	page[bytes] = '\0';
+}
+
+/** The example of the format page is a machine, and the page names every option. */
+static void test_page(void **state)
+{
+	(void)state;
+	char page[PAGE_BYTES], option[80];
+	size_t count;
+	read_page(page);
+	const struct tc_machine_override_name *options = tc_machine_override_names(&count);
+	for (size_t i = 0; i < count; ++i) {
+		(void)snprintf(option, sizeof option, "`--%s`", options[i].name);
+		if (strstr(page, option) == NULL)
+			fail_msg("the page does not name %s", option);
+	}
 	char *from = strstr(page, "```json\n{\n");
 	assert_non_null(from);
 	from += strlen("```json\n");
@@ -524,7 +538,7 @@ int main(void)
 	    cmocka_unit_test(test_transfer_times),
 	    cmocka_unit_test(test_cpu_times),
 	    cmocka_unit_test(test_presets),
-	    cmocka_unit_test(test_example_of_the_page),
+	    cmocka_unit_test(test_page),
 	    cmocka_unit_test(test_default_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
