@@ -234,6 +234,12 @@ static void release(struct tci_reader *reader, uint32_t op, uint32_t id, bool ea
 	else if (life->allocated == TC_NONE)
 		tci_finding(reader, "\"%s\" holds tensor %u (%s), which no op has allocated", key,
 		            id, name_of(reader, id));
+	else if (!eager && life->freed_eager != TC_NONE)
+		tci_finding(
+		    reader,
+		    "\"f\" holds tensor %u (%s), which op %u has in \"fe\"; expected the last "
+		    "use not to come after that",
+		    id, name_of(reader, id), life->freed_eager);
 	else
 		*freed = op;
 }
@@ -425,6 +431,9 @@ void tci_read_op(struct tci_reader *reader, const struct tci_json *object)
 	if (tci_get_integer(reader, object, "layer", TCI_OPTIONAL, 0, TC_NONE - 1u, &value))
 		op->layer = (uint32_t)value;
 	(void)tci_get_flag(reader, object, "rc", &op->recompute);
+	if (op->recompute && op->phase != TC_BACKWARD)
+		tci_finding(reader, "\"rc\" is set on a %s op, expected it on backward ops only",
+		            tc_phase_name(op->phase));
 	read_event_of(reader, object, op);
 	check_phase_order(reader, op);
 	const struct list reads = get_list(reader, object, "r"),

@@ -131,7 +131,7 @@ static void check_ops(const struct tc_trace *trace)
 	assert_true(op[1].op_class == TC_ATTENTION && op[1].layer == TC_NONE);
 	assert_true(op[2].recompute && !op[2].timed && op[2].phase == TC_BACKWARD);
 	assert_true(op[2].write_ranges[0].offset == 32 && op[2].write_ranges[0].bytes == 32);
-	assert_ids(op[2].frees, TEST_IDS(9));
+	assert_ids(op[2].frees, TEST_IDS(9, 10));
 	assert_ids(op[2].frees_eager, TEST_IDS(10));
 	assert_true(!op[3].recompute && op[3].module == TC_NONE && op[3].phase == TC_OPTIMIZER);
 	assert_true(op[4].op_class == TC_OPTIMIZER_OP && op[5].phase == TC_ZERO_GRAD);
