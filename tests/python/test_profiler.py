@@ -30,11 +30,15 @@ CASES = {
 
 @dataclass
 class Profile:
-    """Memory of one step in bytes: largest and last change against its start, and allocations."""
+    """Memory of one step in bytes: largest and last change against its start, and allocations.
+
+    ``in_place_sums`` counts ``add_`` calls.
+    """
 
     peak: int
     end: int
     allocations: Counter[int]
+    in_place_sums: int
 
 
 def profile_step(step: TrainingStep) -> Profile:
@@ -48,13 +52,15 @@ def profile_step(step: TrainingStep) -> Profile:
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
     ):
         step.run(observer, lambda _loss: None)
-    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    everything = list(profiler.profiler.kineto_results.events())
+    sums = sum(event.name() == "aten::add_" for event in everything)
+    events = [event for event in everything if event.name() == "[memory]"]
     changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
     live = peak = 0
     for change in changes:
         live += change
         peak = max(peak, live)
-    return Profile(peak, live, Counter(change for change in changes if change > 0))
+    return Profile(peak, live, Counter(change for change in changes if change > 0), sums)
 
 
 def persistent_bytes(step: TrainingStep) -> int:
@@ -89,7 +95,14 @@ def test_memory_of_a_plain_step(family: str, case: str) -> None:
     allocations = Counter(
         trace.tensors[tensor]["bytes"] for op in trace.ops for tensor in op.get("a", ())
     )
-    assert allocations - measured.allocations == masked_scores(family, settings)
+    masked = masked_scores(family, settings)
+    assert allocations - measured.allocations == masked
+
+    if settings.implementation == "for-loop":
+        # Besides those in the trace: masks, and the step counter of each parameter.
+        ours = sum(op["name"].startswith("aten.add_.") for op in trace.ops)
+        counters = sum(record["kind"] == "param" for record in trace.tensors)
+        assert measured.in_place_sums == ours + masked.total() + counters
 
 
 def masked_scores(family: str, settings: Settings) -> Counter[int]:
