@@ -145,7 +145,8 @@ static enum tc_status print_data(FILE *out, const struct tci_document *document,
 	return tci_table_print(&table, out, error);
 }
 
-static void print_warnings(FILE *out, const struct tc_result *result)
+static void print_warnings(FILE *out, const struct tci_document *document,
+                           const struct tc_result *result)
 {
 	if (!result->steady)
 		(void)fprintf(
@@ -164,6 +165,14 @@ static void print_warnings(FILE *out, const struct tc_result *result)
 			(void)fprintf(out, ": rated endurance is reached after %" PRIu64 " steps",
 			              result->endurance_iterations);
 		(void)fputc('\n', out);
+		char rate[TC_UNIT_TEXT_BYTES];
+		uint64_t sustained = document->machine->nvme_sustained_write_bytes_per_s;
+		if (sustained > 0 && sustained < document->machine->nvme_write.bytes_per_s)
+			(void)fprintf(
+			    out,
+			    "  the drives write only %s once their cache is full: not simulated, "
+			    "try --nvme-write with it\n",
+			    tc_format_rate(sustained, rate));
 	}
 	if (result->pinned_rounded_bytes > result->pinned_bytes) {
 		char asked[TC_UNIT_TEXT_BYTES], taken[TC_UNIT_TEXT_BYTES];
@@ -198,7 +207,7 @@ enum tc_status tci_print_table(FILE *out, const struct tci_document *document,
 		}
 		tci_advise(document, result, advice);
 		(void)fprintf(out, "%s: limited by %s\n", result->policy, advice);
-		print_warnings(out, result);
+		print_warnings(out, document, result);
 	}
 	return ferror(out) ? tc_error_set(error, TC_IO, "cannot write the report") : TC_OK;
 }
