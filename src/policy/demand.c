@@ -112,7 +112,10 @@ void tci_demand_visit(struct tc_planner *planner, uint32_t step,
                       void *self)
 {
 	const struct tc_step *s = &tc_plan_steps(planner)->steps[step];
-	const struct tc_ids lists[] = {s->requested, s->reads, s->writes};
+	const struct tc_ids lists[] = {s->requested, s->unpacks, s->reads, s->writes};
+	/* What an update on the CPU reads and writes is no use of the copy on the GPU. */
+	if (s->phase == TC_OPTIMIZER && tci_value_is(planner, "optimizer", "cpu"))
+		return;
 	for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
 		for (uint32_t i = 0; i < lists[list].count; i++)
 			if (tc_plan_copy(planner, lists[list].items[i], TC_GPU).present)

@@ -23,7 +23,8 @@ enum tc_status tci_demand_begin(struct tc_planner *planner, uint32_t *cache_pool
                                 struct tc_error *error);
 /**
  * Call `visit` for each managed tensor that a compute step used, in the order of recency: requests,
- * then reads, then written tensors, in op order.
+ * then unpacked ones, then reads, then written tensors, in op order. Steps of an optimizer on the
+ * CPU use nothing.
  */
 void tci_demand_visit(struct tc_planner *planner, uint32_t step,
                       void (*visit)(void *self, struct tc_planner *planner, uint32_t tensor),
