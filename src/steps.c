@@ -174,9 +174,10 @@ static enum tc_status fill_unpacks(struct tci_derive *derive)
 	size_t count = 0;
 	for (uint32_t i = 0; i < trace->unpack_count; i++)
 		count += trace->unpacks[i].events.count;
-	uint32_t *keys = tc_alloc_array(2 * count + 1, sizeof *keys), *tensors = keys + count;
+	uint32_t *keys = tc_alloc_array(2 * count + 1, sizeof *keys);
 	if (keys == NULL)
 		return tc_error_no_memory(derive->error, "unpacks", count);
+	uint32_t *tensors = keys + count;
 	count = 0;
 	for (uint32_t i = 0; i < trace->unpack_count; i++) {
 		uint32_t last = TC_NONE;
@@ -199,9 +200,10 @@ static enum tc_status fill_boundaries(struct tci_derive *derive)
 {
 	const struct tc_steps *steps = derive->steps;
 	size_t count = steps->request_count;
-	uint32_t *keys = tc_alloc_array(2 * count + 1, sizeof *keys), *ids = keys + count;
+	uint32_t *keys = tc_alloc_array(2 * count + 1, sizeof *keys);
 	if (keys == NULL)
 		return tc_error_no_memory(derive->error, "requests", count);
+	uint32_t *ids = keys + count;
 	for (uint32_t i = 0; i < count; i++) {
 		keys[i] = steps->requests[i].opens;
 		ids[i] = i;
