@@ -39,7 +39,7 @@ install_packages() {
 		"${missing[@]}" >/dev/null
 }
 
-build_packages="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev zlib1g-dev libssl-dev"
+build_packages="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev zlib1g-dev libssl-dev liburing-dev libxxhash-dev"
 
 # configure_and_build DIRECTORY [CMAKE OPTION...]
 configure_and_build() {
