@@ -2,6 +2,8 @@
  * text in between is right is for the parser of each record to say. */
 #include "json_stream.h"
 
+#include "json_scan.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,59 +121,6 @@ static enum tc_status skip_space(struct tci_json_stream *stream, int *next, stru
 
 /* ---------------------------------------------------------------- values */
 
-struct scan {
-	unsigned depth;
-	bool in_string, escaped;
-};
-
-/** Nothing to look at: neither quote, backslash nor bracket. */
-static bool is_plain(unsigned char byte)
-{
-	switch (byte) {
-	case '"':
-	case '\\':
-	case '{':
-	case '}':
-	case '[':
-	case ']':
-		return false;
-	default:
-		return true;
-	}
-}
-
-/**
- * Scan [from, limit) of a string, array or object. @return the offset just after the end of the
- * value, or 0 when it goes on; depth above the limit: `scan->depth` stays above it.
- */
-static size_t scan_some(struct scan *scan, const char *text, size_t from, size_t limit)
-{
-	for (size_t i = from; i < limit; i++) {
-		unsigned char byte = (unsigned char)text[i];
-		if (is_plain(byte)) {
-			scan->escaped = false;
-		} else if (scan->in_string) {
-			if (scan->escaped)
-				scan->escaped = false;
-			else if (byte == '\\')
-				scan->escaped = true;
-			else if (byte == '"')
-				scan->in_string = false;
-		} else if (byte == '"') {
-			scan->in_string = true;
-		} else if (byte == '{' || byte == '[') {
-			if (++scan->depth > TCI_DEEPEST_RECORD)
-				return 0;
-		} else if (byte == '}' || byte == ']') {
-			if (scan->depth > 0)
-				scan->depth--;
-		}
-		if (scan->depth == 0 && !scan->in_string)
-			return i + 1;
-	}
-	return 0;
-}
-
 static bool ends_scalar(char byte)
 {
 	return is_space(byte) || byte == ',' || byte == '}' || byte == ']' || byte == '"' ||
@@ -216,10 +165,10 @@ static enum tc_status scan_value(struct tci_json_stream *stream, size_t from, si
 	char first = source->window[source->begin + from];
 	if (first != '{' && first != '[' && first != '"')
 		return scan_scalar(stream, from, end, error);
-	struct scan scan = {0};
+	struct tci_json_scan scan = {0};
 	for (size_t offset = from;;) {
 		size_t limit = source->end - source->begin;
-		*end = scan_some(&scan, source->window + source->begin, offset, limit);
+		*end = tci_json_scan(&scan, source->window + source->begin, offset, limit);
 		if (scan.depth > TCI_DEEPEST_RECORD)
 			return refuse(stream, "brackets nested deeper than 32 levels", error);
 		if ((*end != 0 ? *end : limit) - from > TCI_LARGEST_RECORD_BYTES)

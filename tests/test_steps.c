@@ -1,7 +1,6 @@
 /*
  * Steps and requests, worked out on paper: a hand-made trace, a recomputation that stops early,
- * micro-batches, a module without backward event, traces without events; and the published and
- * specified counts of the shipped traces.
+ * micro-batches, a module without backward event.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,51 +12,7 @@
 
 #include <cmocka.h>
 
-#include "tencache/steps.h"
-#include "trace_builder.h"
-
-static struct tc_steps *derive(const struct tc_trace *trace, enum tc_granularity granularity,
-                               enum tc_request_mode mode)
-{
-	struct tc_steps *steps = NULL;
-	struct tc_error error = {0};
-	if (tc_steps_derive(trace, granularity, mode, TC_FREES_LAST_USE, &steps, &error) != TC_OK)
-		fail_msg("%s", error.text);
-	return steps;
-}
-
-static struct tc_trace *read_trace(const char *path)
-{
-	struct tc_trace *trace = NULL;
-	struct tc_error error = {0};
-	if (tc_trace_read(path, &trace, &error) != TC_OK)
-		fail_msg("%s", error.text);
-	return trace;
-}
-
-static void assert_ids(struct tc_ids ids, const uint32_t *expected)
-{
-	uint32_t count = 0;
-	for (; expected[count] != TC_NONE; count++) {
-		assert_true(count < ids.count);
-		assert_int_equal(ids.items[count], expected[count]);
-	}
-	assert_int_equal(ids.count, count);
-}
-
-static void assert_request(const struct tc_steps *steps, uint32_t index, uint32_t module,
-                           enum tc_pass pass, uint32_t opens, uint32_t closes, const uint32_t *rows)
-{
-	assert_true(index < steps->request_count);
-	const struct tc_request *request = &steps->requests[index];
-	assert_int_equal(request->module, module);
-	assert_int_equal(request->pass, pass);
-	assert_int_equal(request->opens, opens);
-	assert_int_equal(request->closes, closes);
-	assert_ids((struct tc_ids){steps->rows + request->first_row, request->row_count}, rows);
-	for (uint32_t i = 0; i < request->row_count; i++)
-		assert_int_equal(steps->row_request[request->first_row + i], index);
-}
+#include "steps_checks.h"
 
 /* ---------------------------------------------------------------- the hand-made example */
 
@@ -67,7 +22,7 @@ static struct tc_trace *read_example(void)
 		print_message("skipped: no cases\n");
 		skip();
 	}
-	return read_trace(TENCACHE_CASES_DIR "/trace-v1/mlp.json");
+	return test_read_trace(TENCACHE_CASES_DIR "/trace-v1/mlp.json");
 }
 
 /**
@@ -82,7 +37,7 @@ static void example_steps(void **state)
 	static const uint32_t module[] = {1, 2, 3,       3,       0,       3,
 	                                  2, 1, TC_NONE, TC_NONE, TC_NONE, TC_NONE};
 	struct tc_trace *trace = read_example();
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	assert_int_equal(steps->step_count, 12);
 	for (uint32_t s = 0; s < 12; s++) {
 		assert_int_equal(steps->steps[s].first_op, first_op[s]);
@@ -95,11 +50,11 @@ static void example_steps(void **state)
 	assert_int_equal(steps->steps[3].phase, TC_FORWARD);
 	assert_int_equal(steps->steps[4].phase, TC_BACKWARD);
 	assert_int_equal(steps->steps[8].phase, TC_OPTIMIZER);
-	assert_ids(steps->steps[5].reads, TEST_IDS(17, 3, 14));
-	assert_ids(steps->steps[5].writes, TEST_IDS(20, 18, 19));
-	assert_ids(steps->steps[5].allocates, TEST_IDS(20, 18, 19));
-	assert_ids(steps->steps[5].frees, TEST_IDS(17));
-	assert_ids(steps->steps[11].frees, TEST_IDS(19));
+	assert_ids_equal(steps->steps[5].reads, TEST_IDS(17, 3, 14));
+	assert_ids_equal(steps->steps[5].writes, TEST_IDS(20, 18, 19));
+	assert_ids_equal(steps->steps[5].allocates, TEST_IDS(20, 18, 19));
+	assert_ids_equal(steps->steps[5].frees, TEST_IDS(17));
+	assert_ids_equal(steps->steps[11].frees, TEST_IDS(19));
 	char text[80];
 	assert_string_equal(tc_step_describe(steps, 2, text, sizeof text), "forward step 2 (fc2)");
 	assert_string_equal(tc_step_describe(steps, 8, text, sizeof text),
@@ -118,27 +73,27 @@ static void example_requests(void **state)
 {
 	(void)state;
 	struct tc_trace *trace = read_example();
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	assert_int_equal(steps->request_count, 4);
 	assert_int_equal(steps->row_count, 8);
 	assert_int_equal(steps->forward_row_count, 4);
 	assert_int_equal(steps->recompute_row_count, 0);
-	assert_request(steps, 0, 1, TC_PASS_FORWARD, 0, 1, TEST_IDS(1, 2));
-	assert_request(steps, 1, 3, TC_PASS_FORWARD, 2, 3, TEST_IDS(3, 4));
-	assert_request(steps, 2, 3, TC_PASS_BACKWARD, 5, 6, TEST_IDS(3, 4));
-	assert_request(steps, 3, 1, TC_PASS_BACKWARD, 7, 8, TEST_IDS(1, 2));
-	assert_ids(steps->steps[5].opening, TEST_IDS(2));
-	assert_ids(steps->steps[6].closing, TEST_IDS(2));
-	assert_ids(steps->steps[5].requested, TEST_IDS(3, 4));
-	assert_ids(steps->steps[6].requested, TEST_NO_IDS);
+	assert_request_equal(steps, 0, 1, TC_PASS_FORWARD, 0, 1, TEST_IDS(1, 2));
+	assert_request_equal(steps, 1, 3, TC_PASS_FORWARD, 2, 3, TEST_IDS(3, 4));
+	assert_request_equal(steps, 2, 3, TC_PASS_BACKWARD, 5, 6, TEST_IDS(3, 4));
+	assert_request_equal(steps, 3, 1, TC_PASS_BACKWARD, 7, 8, TEST_IDS(1, 2));
+	assert_ids_equal(steps->steps[5].opening, TEST_IDS(2));
+	assert_ids_equal(steps->steps[6].closing, TEST_IDS(2));
+	assert_ids_equal(steps->steps[5].requested, TEST_IDS(3, 4));
+	assert_ids_equal(steps->steps[6].requested, TEST_NO_IDS);
 	/* fc1.weight: requested in steps 0 and 7, updated in 8. fc2.bias: 2, 5 (no op reads
 	 * it), 11. */
-	assert_ids((struct tc_ids){steps->use_steps + steps->use_first[1],
-	                           steps->use_first[2] - steps->use_first[1]},
-	           TEST_IDS(0, 7, 8));
-	assert_ids((struct tc_ids){steps->use_steps + steps->use_first[4],
-	                           steps->use_first[5] - steps->use_first[4]},
-	           TEST_IDS(2, 5, 11));
+	assert_ids_equal((struct tc_ids){steps->use_steps + steps->use_first[1],
+	                                 steps->use_first[2] - steps->use_first[1]},
+	                 TEST_IDS(0, 7, 8));
+	assert_ids_equal((struct tc_ids){steps->use_steps + steps->use_first[4],
+	                                 steps->use_first[5] - steps->use_first[4]},
+	                 TEST_IDS(2, 5, 11));
 	assert_int_equal(tc_steps_next_use(steps, 1, 0), 0);
 	assert_int_equal(tc_steps_next_use(steps, 1, 1), 7);
 	assert_int_equal(tc_steps_next_use(steps, 1, 8), 8);
@@ -154,11 +109,11 @@ static void example_requests_by_reads(void **state)
 {
 	(void)state;
 	struct tc_trace *trace = read_example();
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_READS);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_READS);
 	assert_int_equal(steps->request_count, 3);
-	assert_request(steps, 0, 1, TC_PASS_FORWARD, 0, 1, TEST_IDS(2, 1));
-	assert_request(steps, 1, 3, TC_PASS_FORWARD, 2, 3, TEST_IDS(4, 3));
-	assert_request(steps, 2, 3, TC_PASS_BACKWARD, 5, 6, TEST_IDS(3));
+	assert_request_equal(steps, 0, 1, TC_PASS_FORWARD, 0, 1, TEST_IDS(2, 1));
+	assert_request_equal(steps, 1, 3, TC_PASS_FORWARD, 2, 3, TEST_IDS(4, 3));
+	assert_request_equal(steps, 2, 3, TC_PASS_BACKWARD, 5, 6, TEST_IDS(3));
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 }
@@ -167,11 +122,11 @@ static void example_by_op(void **state)
 {
 	(void)state;
 	struct tc_trace *trace = read_example();
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_OP, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_OP, TC_REQUESTS_HOOK);
 	assert_int_equal(steps->step_count, 15);
 	/* fc2 backward: ops 5, 6, 7; fc1: ops 9, 10. */
-	assert_request(steps, 2, 3, TC_PASS_BACKWARD, 5, 8, TEST_IDS(3, 4));
-	assert_request(steps, 3, 1, TC_PASS_BACKWARD, 9, 11, TEST_IDS(1, 2));
+	assert_request_equal(steps, 2, 3, TC_PASS_BACKWARD, 5, 8, TEST_IDS(3, 4));
+	assert_request_equal(steps, 3, 1, TC_PASS_BACKWARD, 9, 11, TEST_IDS(1, 2));
 	assert_int_equal(steps->steps[6].event_count, 0);
 	assert_int_equal(steps->steps[8].event_count, 3); /* events 13, 14, 15 */
 	tc_steps_free(steps);
@@ -187,8 +142,8 @@ static void example_eager(void **state)
 	assert_int_equal(tc_steps_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK,
 	                                 TC_FREES_EAGER, &steps, NULL),
 	                 TC_OK);
-	assert_ids(steps->steps[11].frees, TEST_IDS(22, 23, 18, 19, 16));
-	assert_ids(steps->steps[8].frees, TEST_NO_IDS);
+	assert_ids_equal(steps->steps[11].frees, TEST_IDS(22, 23, 18, 19, 16));
+	assert_ids_equal(steps->steps[8].frees, TEST_NO_IDS);
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 }
@@ -213,17 +168,19 @@ static void recomputation(void **state)
 		                                 .early_stop = early != 0,
 		                                 .no_optimizer = true};
 		struct tc_trace *trace = test_model_trace(&model);
-		struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+		struct tc_steps *steps =
+		    test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 		assert_int_equal(steps->step_count, early ? 7 : 8);
 		assert_int_equal(steps->request_count, 6);
-		assert_request(steps, 0, 2, TC_PASS_FORWARD, 0, 1, TEST_IDS(1));
-		assert_request(steps, 1, 3, TC_PASS_FORWARD, 1, 2, TEST_IDS(2));
-		assert_request(steps, 2, 2, TC_PASS_RECOMPUTE, 4, 5, TEST_IDS(1));
-		assert_request(steps, 3, 3, TC_PASS_RECOMPUTE, 5, 6, TEST_IDS(2));
+		assert_request_equal(steps, 0, 2, TC_PASS_FORWARD, 0, 1, TEST_IDS(1));
+		assert_request_equal(steps, 1, 3, TC_PASS_FORWARD, 1, 2, TEST_IDS(2));
+		assert_request_equal(steps, 2, 2, TC_PASS_RECOMPUTE, 4, 5, TEST_IDS(1));
+		assert_request_equal(steps, 3, 3, TC_PASS_RECOMPUTE, 5, 6, TEST_IDS(2));
 		uint32_t backward = early ? 5 : 6;
-		assert_request(steps, 4, 3, TC_PASS_BACKWARD, backward, backward + 1, TEST_IDS(2));
-		assert_request(steps, 5, 2, TC_PASS_BACKWARD, backward + 1, backward + 2,
-		               TEST_IDS(1));
+		assert_request_equal(steps, 4, 3, TC_PASS_BACKWARD, backward, backward + 1,
+		                     TEST_IDS(2));
+		assert_request_equal(steps, 5, 2, TC_PASS_BACKWARD, backward + 1, backward + 2,
+		                     TEST_IDS(1));
 		assert_int_equal(steps->forward_row_count, 2);
 		assert_int_equal(steps->recompute_row_count, 2);
 		assert_true(steps->steps[4].recompute && !steps->steps[backward].recompute);
@@ -263,11 +220,11 @@ static void stopped_recomputation_waits_for_backward(void **state)
 	test_add_event(b, TC_EVENT_END, TC_NONE);
 	test_fill_lifetimes(b);
 	struct tc_trace *trace = test_builder_trace(b);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	/* The forward call of a never ends and has no op: open over the step that follows it. */
 	assert_int_equal(steps->request_count, 2);
-	assert_request(steps, 0, a, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
-	assert_request(steps, 1, a, TC_PASS_RECOMPUTE, 1, 3, TEST_IDS(p));
+	assert_request_equal(steps, 0, a, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
+	assert_request_equal(steps, 1, a, TC_PASS_RECOMPUTE, 1, 3, TEST_IDS(p));
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 	test_builder_free(b);
@@ -291,12 +248,12 @@ static void forward_lasts_until_its_post(void **state)
 	test_add_op(b, TC_FORWARD, TC_NONE, TEST_IDS(q), TEST_NO_IDS);
 	test_add_event(b, TC_EVENT_END, TC_NONE);
 	struct tc_trace *trace = test_builder_trace(b);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	assert_int_equal(steps->request_count, 2);
-	assert_request(steps, 0, a, TC_PASS_FORWARD, 0, 2, TEST_IDS(p));
-	assert_request(steps, 1, c, TC_PASS_FORWARD, 1, 2, TEST_IDS(q));
-	assert_ids(steps->steps[1].requested, TEST_IDS(p, q));
-	assert_ids(steps->steps[2].closing, TEST_IDS(0, 1)); /* in the order of opening */
+	assert_request_equal(steps, 0, a, TC_PASS_FORWARD, 0, 2, TEST_IDS(p));
+	assert_request_equal(steps, 1, c, TC_PASS_FORWARD, 1, 2, TEST_IDS(q));
+	assert_ids_equal(steps->steps[1].requested, TEST_IDS(p, q));
+	assert_ids_equal(steps->steps[2].closing, TEST_IDS(0, 1)); /* in the order of opening */
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 	test_builder_free(b);
@@ -317,11 +274,11 @@ static void module_without_backward_event(void **state)
 			b->events[i].subject = 0;
 	}
 	struct tc_trace *trace = test_builder_trace(b);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	/* Steps: 0, 1 forward, 2 loss, 3 after backward_start, 4 leaf 4, 5 leaf 2. */
 	assert_int_equal(steps->request_count, 4);
-	assert_request(steps, 2, 4, TC_PASS_BACKWARD, 4, 5, TEST_IDS(2));
-	assert_request(steps, 3, 2, TC_PASS_BACKWARD, 5, 6, TEST_IDS(1));
+	assert_request_equal(steps, 2, 4, TC_PASS_BACKWARD, 4, 5, TEST_IDS(2));
+	assert_request_equal(steps, 3, 2, TC_PASS_BACKWARD, 5, 6, TEST_IDS(1));
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 	test_builder_free(b);
@@ -349,10 +306,10 @@ static void op_before_its_backward_event(void **state)
 	test_add_op(b, TC_BACKWARD, m, TEST_IDS(p), TEST_NO_IDS);
 	test_add_event(b, TC_EVENT_END, TC_NONE);
 	struct tc_trace *trace = test_builder_trace(b);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	assert_int_equal(steps->request_count, 2);
-	assert_request(steps, 0, m, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
-	assert_request(steps, 1, m, TC_PASS_BACKWARD, 2, 3, TEST_IDS(p));
+	assert_request_equal(steps, 0, m, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
+	assert_request_equal(steps, 1, m, TC_PASS_BACKWARD, 2, 3, TEST_IDS(p));
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 	test_builder_free(b);
@@ -378,12 +335,12 @@ static void micro_batches(void **state)
 	}
 	test_add_event(b, TC_EVENT_END, TC_NONE);
 	struct tc_trace *trace = test_builder_trace(b);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	assert_int_equal(steps->request_count, 4);
-	assert_request(steps, 0, m, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
-	assert_request(steps, 1, m, TC_PASS_BACKWARD, 2, 3, TEST_IDS(p));
-	assert_request(steps, 2, m, TC_PASS_FORWARD, 3, 4, TEST_IDS(p));
-	assert_request(steps, 3, m, TC_PASS_BACKWARD, 5, 6, TEST_IDS(p));
+	assert_request_equal(steps, 0, m, TC_PASS_FORWARD, 0, 1, TEST_IDS(p));
+	assert_request_equal(steps, 1, m, TC_PASS_BACKWARD, 2, 3, TEST_IDS(p));
+	assert_request_equal(steps, 2, m, TC_PASS_FORWARD, 3, 4, TEST_IDS(p));
+	assert_request_equal(steps, 3, m, TC_PASS_BACKWARD, 5, 6, TEST_IDS(p));
 	assert_int_equal(steps->forward_row_count, 2);
 	tc_steps_free(steps);
 	tc_trace_free(trace);
@@ -396,7 +353,7 @@ static void tied_parameter(void **state)
 	(void)state;
 	const struct test_model model = {.layers = 2, .tied_head = true, .no_optimizer = true};
 	struct tc_trace *trace = test_model_trace(&model);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	static const uint32_t rows[] = {1, 2, 1, 1, 2, 1};
 	assert_int_equal(steps->row_count, 6);
 	for (uint32_t i = 0; i < 6; i++)
@@ -419,110 +376,15 @@ static void unpacks_are_uses(void **state)
 	}
 	test_add_unpack(b, 4, TEST_IDS(event));
 	struct tc_trace *trace = test_builder_trace(b);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
+	struct tc_steps *steps = test_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
 	/* Steps: 0-2 forward, 3 loss, 4 after backward_start, 5-7 backward. */
-	assert_ids(steps->steps[4].unpacks, TEST_IDS(4));
-	assert_ids((struct tc_ids){steps->use_steps + steps->use_first[4],
-	                           steps->use_first[5] - steps->use_first[4]},
-	           TEST_IDS(0, 1, 4, 6));
+	assert_ids_equal(steps->steps[4].unpacks, TEST_IDS(4));
+	assert_ids_equal((struct tc_ids){steps->use_steps + steps->use_first[4],
+	                                 steps->use_first[5] - steps->use_first[4]},
+	                 TEST_IDS(0, 1, 4, 6));
 	tc_steps_free(steps);
 	tc_trace_free(trace);
 	test_builder_free(b);
-}
-
-/* ---------------------------------------------------------------- layers and imports */
-
-/**
- * Three layers of two leaves. Forward: one step a layer. Backward: one step a layer too, since the
- * gradients of a layer's parameters count as its events. The loss, the op after backward_start and
- * the optimizer lie between events that belong to no common layer and stay alone.
- */
-static void layers_are_joined(void **state)
-{
-	(void)state;
-	const struct test_model model = {.layers = 3, .modules_per_layer = 2};
-	struct tc_trace *trace = test_model_trace(&model);
-	struct tc_steps *steps = derive(trace, TC_GRANULARITY_LAYER, TC_REQUESTS_HOOK);
-	/* 3 forward, loss, after backward_start, 3 backward, 6 optimizer events. */
-	assert_int_equal(steps->step_count, 14);
-	for (uint32_t i = 0; i < 3; i++) {
-		/* Forward leaf: 1 op. Backward leaf: 2 ops, but the very first has no input grad.
-		 */
-		assert_int_equal(steps->steps[i].last_op - steps->steps[i].first_op, 1);
-		assert_int_equal(steps->steps[5 + i].last_op - steps->steps[5 + i].first_op,
-		                 i == 2 ? 2 : 3);
-		/* Both requests of a layer open before its step and close after it. */
-		assert_ids(steps->steps[i].opening, TEST_IDS(2 * i, 2 * i + 1));
-		assert_ids(steps->steps[i + 1].closing, TEST_IDS(2 * i, 2 * i + 1));
-		assert_int_equal(steps->steps[5 + i].requested.count, 2);
-	}
-	/* Events inside a joined step pass at the boundary after it. */
-	assert_int_equal(steps->steps[1].first_event,
-	                 steps->steps[0].first_event + steps->steps[0].event_count);
-	tc_steps_free(steps);
-	tc_trace_free(trace);
-}
-
-/** Without events: runs of the same phase and module; an op without module alone. */
-static void traces_without_events(void **state)
-{
-	(void)state;
-	const struct test_model model = {.layers = 2, .params_per_module = 2, .no_events = true};
-	struct tc_trace *trace = test_model_trace(&model);
-	struct tc_steps *steps = NULL;
-	struct tc_error error = {0};
-	assert_int_equal(tc_steps_derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK,
-	                                 TC_FREES_LAST_USE, &steps, &error),
-	                 TC_ARGUMENT);
-	assert_non_null(strstr(error.text, "--requests reads"));
-	steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_READS);
-	/* 2 forward, loss, seed, 2 backward (3 and 2 ops), 4 optimizer ops without module. */
-	assert_int_equal(steps->step_count, 10);
-	assert_int_equal(steps->steps[4].last_op - steps->steps[4].first_op, 2);
-	assert_int_equal(steps->request_count, 3);
-	assert_request(steps, 0, TC_NONE, TC_PASS_FORWARD, 0, 1, TEST_IDS(1, 2));
-	assert_request(steps, 1, TC_NONE, TC_PASS_FORWARD, 1, 2, TEST_IDS(3, 4));
-	assert_request(steps, 2, TC_NONE, TC_PASS_BACKWARD, 4, 5, TEST_IDS(3));
-	assert_int_equal(steps->steps[0].event_count, 0);
-	tc_steps_free(steps);
-	tc_trace_free(trace);
-}
-
-/* ---------------------------------------------------------------- known truths */
-
-/**
- * OPT-6.7B with its classification head has 517 parameters in 260 modules that own some, OPT-13B
- * 645 in 324 (DeepSpeed's and 10Cache's hooks ask for each in each pass); with a checkpoint per
- * layer 40 layers x 16 parameters are asked for once more.
- */
-static void requests_of_shipped_traces(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *name;
-		uint32_t modules, rows, recompute;
-	} truths[] = {
-	    {"opt6.7b-paper.jsonl.gz", 260, 517, 0},
-	    {"opt13b-paper.jsonl.gz", 324, 645, 0},
-	    {"opt13b.json", 324, 645, 640},
-	};
-	for (size_t i = 0; i < sizeof truths / sizeof *truths; i++) {
-		char path[512];
-		snprintf(path, sizeof path, "%s/traces/%s", TENCACHE_SOURCE_DIR, truths[i].name);
-		struct tc_trace *trace = read_trace(path);
-		struct tc_steps *steps = derive(trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK);
-		uint32_t requests[4] = {0};
-		for (uint32_t r = 0; r < steps->request_count; r++)
-			requests[steps->requests[r].pass]++;
-		assert_int_equal(requests[TC_PASS_FORWARD], truths[i].modules);
-		assert_int_equal(requests[TC_PASS_BACKWARD], truths[i].modules);
-		assert_int_equal(requests[TC_PASS_RECOMPUTE], truths[i].recompute / 2);
-		assert_int_equal(steps->forward_row_count, truths[i].rows);
-		assert_int_equal(steps->recompute_row_count, truths[i].recompute);
-		assert_int_equal(steps->row_count, 2 * truths[i].rows + truths[i].recompute);
-		tc_steps_free(steps);
-		tc_trace_free(trace);
-	}
 }
 
 int main(void)
@@ -541,9 +403,6 @@ int main(void)
 	    cmocka_unit_test(micro_batches),
 	    cmocka_unit_test(tied_parameter),
 	    cmocka_unit_test(unpacks_are_uses),
-	    cmocka_unit_test(layers_are_joined),
-	    cmocka_unit_test(traces_without_events),
-	    cmocka_unit_test(requests_of_shipped_traces),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
