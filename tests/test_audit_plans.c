@@ -18,8 +18,8 @@
 #include "tencache/planner.h"
 #include "trace_builder.h"
 
-#define MUTANTS_PER_KIND 4u
-#define SEEDS 12u
+#define MUTANTS_PER_KIND 3u
+#define SEEDS 8u
 
 static const char *const small_policies[] = {
     "ideal",
