@@ -107,6 +107,7 @@ static void tci_planner_free(struct tc_planner *planner)
 	tci_emit_free(planner);
 	tci_touch_free(planner);
 	tci_memory_free(planner);
+	tc_schedule_free(planner->record);
 	for (size_t i = 0; i < planner->derived_name_count; i++)
 		free(planner->derived_names[i]);
 	free(planner->derived_names);
@@ -221,6 +222,7 @@ static enum tc_status tci_begin(struct tc_planner *planner, struct tc_initial_co
 	const struct tc_sink *sink = planner->options->sink;
 	if (sink->begin != NULL)
 		TC_TRY(sink->begin(sink->self, info, error));
+	TC_TRY(tci_recorder_create(planner, error));
 	TC_TRY(tci_emit_init(planner, error));
 	planner->declaring = false;
 	return TC_OK;
@@ -296,8 +298,12 @@ static enum tc_status tci_iteration(struct tc_planner *planner, struct tc_error 
 		TC_TRY(tci_boundary(planner, s, error));
 	if (policy->end_of_phase != NULL)
 		TC_TRY(policy->end_of_phase(planner->policy_self, planner, planner->phase, error));
+	struct tc_evaluation timing;
+	if (policy->wants_timing)
+		TC_TRY(tci_recorder_evaluate(planner, &timing, error));
 	if (policy->end_of_iteration != NULL)
-		TC_TRY(policy->end_of_iteration(planner->policy_self, planner, error));
+		TC_TRY(policy->end_of_iteration(planner->policy_self, planner,
+		                                policy->wants_timing ? &timing : NULL, error));
 	TC_TRY(tci_optimizer_end(planner, error));
 	/* The counts of the last complete iteration: the closing one only gives its end. */
 	if (planner->iteration + 2 <= planner->options->iterations ||

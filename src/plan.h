@@ -137,6 +137,9 @@ struct tc_planner {
 	size_t use_capacity;
 	uint64_t barrier_last[TC_MAX_LANES], end_last[TC_MAX_LANES]; /**< id + 1 per lane */
 
+	struct tc_schedule *record;      /**< for policies that want timing, else NULL */
+	struct tc_sink recorder;
+	uint32_t next_lane[TC_QUEUE_COUNT];
 	uint32_t iteration, step;
 	enum tc_phase phase;
 	uint64_t stamp;
@@ -196,6 +199,13 @@ void tci_touch_free(struct tc_planner *planner);
 enum tc_status tci_unmanaged_prepare(struct tc_planner *planner, struct tc_error *error);
 /** True when the ops of this step run as compute (not as CPU updates). */
 bool tci_step_computes(const struct tc_planner *planner, uint32_t step);
+
+/* plan_evaluate.c */
+/** Start keeping commands if the policy wants timing; TC_ARGUMENT without a simulator. */
+enum tc_status tci_recorder_create(struct tc_planner *planner, struct tc_error *error);
+/** Simulate what was planned so far. */
+enum tc_status tci_recorder_evaluate(struct tc_planner *planner, struct tc_evaluation *evaluation,
+                                     struct tc_error *error);
 
 /* plan_step.c, plan_optimizer.c, plan_repack.c */
 /** Judge the requests that open now: before the policy's before_step(). */

@@ -196,6 +196,8 @@ static enum tc_status tci_push(struct tc_planner *planner, struct tc_command *co
 	planner->change_count = 0;
 	command->hooks = planner->hooks;
 	planner->hooks = 0;
+	if (planner->record != NULL)
+		TC_TRY(planner->recorder.command(planner->recorder.self, command, error));
 	const struct tc_sink *sink = planner->options->sink;
 	return sink->command == NULL ? TC_OK : sink->command(sink->self, command, error);
 }

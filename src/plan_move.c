@@ -61,9 +61,13 @@ static struct tc_command tci_move_command(struct tc_planner *planner, struct tci
 	const struct tc_pool_info *b = &planner->pools[to->pool].info;
 	command.pageable =
 	    (hop.queue == TC_QUEUE_H2D && !a->pinned) || (hop.queue == TC_QUEUE_D2H && !b->pinned);
-	/* Tensors go round the drives where each drive has a lane of its own. */
+	/* Tensors go round the drives where each drive has a lane of its own; copies take the lanes
+	 * of the link in turn. */
+	uint32_t lanes = planner->machine->lanes[hop.queue];
 	if (hop.queue == TC_QUEUE_NVME_READ || hop.queue == TC_QUEUE_NVME_WRITE)
-		command.lane = tensor % planner->machine->lanes[hop.queue];
+		command.lane = tensor % lanes;
+	else
+		command.lane = planner->next_lane[hop.queue]++ % lanes;
 	return command;
 }
 
@@ -81,6 +85,8 @@ static enum tc_status tci_move_once(struct tc_planner *planner, struct tci_hop h
 {
 	struct tc_command command =
 	    tci_move_command(planner, hop, options->why, tensor, source, target);
+	if (options->lane > 0)
+		command.lane = (options->lane - 1) % planner->machine->lanes[hop.queue];
 	struct tci_use uses[] = {TCI_USE(source, TC_READ), TCI_USE(target, TC_WRITE)};
 	struct tc_dependency extra = {options->after, options->after_reason};
 	TC_TRY(tci_emit(planner, &command, uses, 2, &extra, 1, id, error));

@@ -17,13 +17,6 @@ extern "C" {
 
 /* ---------------------------------------------------------------- running a plan */
 
-/** Handed to `evaluate`: what a simulation of one candidate says. */
-struct tc_evaluation {
-	uint64_t period_ps;
-	bool steady;
-	uint64_t busy_ps[TC_QUEUE_COUNT];
-};
-
 struct tc_plan_options {
 	const struct tc_trace *trace;
 	const struct tc_steps *steps;
@@ -32,7 +25,8 @@ struct tc_plan_options {
 	uint32_t iterations;    /**< planned in all, cold and closing one included; > 0 */
 	uint64_t alignment;     /**< of GPU and CPU slots; 0: 512. NVMe: at least 4,096 */
 	const struct tc_sink *sink;
-	/** For policies that refine by simulation; NULL: they say that they need a simulator. */
+	/** Simulates a schedule for policies that refine by it (tc_simulate() provides one); NULL: they
+	 * say that they need a simulator. Measured times never come in here. */
 	enum tc_status (*evaluate)(void *self, const struct tc_schedule *schedule,
 	                           struct tc_evaluation *evaluation, struct tc_error *error);
 	void *evaluate_self;
@@ -170,6 +164,7 @@ struct tc_move_options {
 	enum tc_why why;
 	bool keep_source;   /**< keep the copy the bytes come from (inclusive); else give it back */
 	bool exclusive_dirty; /**< evict: copy even if a clean copy exists below */
+	uint32_t lane;      /**< of the queue, from 1; 0: the planner takes them in turn */
 	uint64_t after;     /**< extra order dependency, or TC_NO_COMMAND */
 	enum tc_reason after_reason;
 };
@@ -252,6 +247,14 @@ enum tc_status tc_plan_end_waits(struct tc_planner *planner, uint64_t command,
 uint64_t tc_plan_last_compute(const struct tc_planner *planner);
 /** Compute command of a step of this iteration that was issued already, or TC_NO_COMMAND. */
 uint64_t tc_plan_after(const struct tc_planner *planner, uint32_t step);
+/**
+ * Plan the same trace on the same machine with another choice of policy or parameters and simulate
+ * it: for policies that try candidates. TC_ARGUMENT where the plan has no simulator; TC_INFEASIBLE
+ * when the candidate does not fit (nothing else is disturbed).
+ */
+enum tc_status tc_plan_evaluate(struct tc_planner *planner,
+                                const struct tc_policy_choice *candidate, uint32_t iterations,
+                                struct tc_evaluation *evaluation, struct tc_error *error);
 /** A fetch was put off because its pool was empty: counted. */
 void tc_plan_count_delayed(struct tc_planner *planner);
 /** Time a transfer, or the ops of a step, would take alone, ps. */

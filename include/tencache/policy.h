@@ -15,6 +15,13 @@ extern "C" {
 
 struct tc_planner;
 
+/** What a simulation of a schedule says. */
+struct tc_evaluation {
+	uint64_t period_ps; /**< of the last complete iteration; of all there is when there is but one */
+	bool steady;        /**< the last two periods agree within 1e-6 */
+	uint64_t busy_ps[TC_QUEUE_COUNT]; /**< within that period, lanes added up */
+};
+
 enum tc_parameter_type {
 	TC_PARAMETER_COUNT,  /**< unsigned integer */
 	TC_PARAMETER_BYTES,  /**< size with unit */
@@ -51,6 +58,9 @@ struct tc_policy {
 	size_t parameter_count;
 	uint32_t period;    /**< iterations after which residency repeats; 1 */
 	uint32_t staleness; /**< 0 unless updates read older versions by design */
+	/** Adapts by simulation: a plan without a simulator is refused. The commands of all iterations
+	 * are then kept. */
+	bool wants_timing;
 	size_t state_bytes; /**< zeroed memory handed to every hook as `self` */
 
 	/**
@@ -85,8 +95,12 @@ struct tc_policy {
 	 */
 	enum tc_status (*optimizer_event)(void *self, struct tc_planner *planner, uint32_t event,
 	                                  uint32_t first_op, uint32_t last_op, struct tc_error *error);
-	/** After the last boundary of an iteration (before the end-of-optimizer wait). */
+	/**
+	 * After the last boundary of an iteration (before the end-of-optimizer wait). `timing` is the
+	 * simulation of all iterations so far for a policy with wants_timing, else NULL.
+	 */
 	enum tc_status (*end_of_iteration)(void *self, struct tc_planner *planner,
+	                                   const struct tc_evaluation *timing,
 	                                   struct tc_error *error);
 	/** Free what `self` owns. Called also after a failure; NULL allowed. */
 	void (*end)(void *self);

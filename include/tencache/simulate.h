@@ -30,6 +30,11 @@ struct tc_simulation {
 enum tc_status tc_simulate(const struct tc_simulation *simulation, struct tc_result *result,
                            struct tc_error *error);
 
+/** Simulate a stored schedule, complete or as far as it goes: what tc_simulate() hands the planner
+ * as `evaluate`. */
+enum tc_status tc_evaluate(const struct tc_machine *machine, const struct tc_schedule *schedule,
+                           struct tc_evaluation *evaluation, struct tc_error *error);
+
 #ifdef __cplusplus
 }
 #endif

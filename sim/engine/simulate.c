@@ -50,17 +50,27 @@ static void tci_pass_free(struct tci_pass *pass)
 	tc_schedule_writer_free(pass->writer);
 }
 
+static enum tc_status tci_pass_evaluate(void *self, const struct tc_schedule *schedule,
+                                        struct tc_evaluation *evaluation, struct tc_error *error)
+{
+	const struct tc_machine **machine = self;
+	return tc_evaluate(*machine, schedule, evaluation, error);
+}
+
 static enum tc_status tci_pass_run(struct tci_pass *pass, const struct tc_simulation *simulation,
                                    struct tc_result *result, struct tc_error *error)
 {
 	struct tc_sink sink = tc_tee_sink(&pass->tee);
+	const struct tc_machine *machine = simulation->machine;
 	struct tc_plan_options options = {.trace = simulation->trace,
 	                                  .steps = simulation->steps,
 	                                  .machine = simulation->machine,
 	                                  .policy = simulation->policy,
 	                                  .iterations = simulation->iterations + 2,
 	                                  .alignment = simulation->alignment,
-	                                  .sink = &sink};
+	                                  .sink = &sink,
+	                                  .evaluate = tci_pass_evaluate,
+	                                  .evaluate_self = &machine};
 	struct tc_plan_notes notes;
 	TC_TRY(tc_plan(&options, &notes, error));
 	TC_TRY(tc_report_finish(pass->report, result, error));

@@ -270,9 +270,11 @@ static enum tc_status tci_ten_cache_optimizer_event(void *self, struct tc_planne
 }
 
 static enum tc_status tci_ten_cache_end_of_iteration(void *self, struct tc_planner *planner,
+                                                     const struct tc_evaluation *timing,
                                                      struct tc_error *error)
 {
 	struct tci_ten_cache *cache = self;
+	(void)timing;
 	TC_TRY(tci_ten_cache_end_fp32(cache, planner, error));
 	tci_ten_cache_rewind(cache);
 	return TC_OK;

@@ -138,9 +138,11 @@ static enum tc_status tci_zero_optimizer_event(void *self, struct tc_planner *pl
 }
 
 static enum tc_status tci_zero_end_of_iteration(void *self, struct tc_planner *planner,
+                                                const struct tc_evaluation *timing,
                                                 struct tc_error *error)
 {
 	struct tci_zero *zero = self;
+	(void)timing;
 	/* Only a trace without optimizer has not been here. */
 	TC_TRY(tci_zero_begin_step(zero, planner, error));
 	if (zero->early_releases > 0 && !zero->early_release_noted) {
