@@ -182,7 +182,13 @@ void tc_content_hashes_free(struct tc_content_hashes *hashes);
 enum tc_status tc_content_remember(struct tc_content_hashes *hashes, uint32_t tensor,
                                    uint64_t version, const void *memory, uint64_t bytes,
                                    struct tc_error *error);
-/** As tc_content_check(); `*known` false when nothing was remembered (synthetic content). */
+/**
+ * As tc_content_check(). `*known` is false when nothing was remembered of the tensor, or only later
+ * versions: the content is synthetic. A later version than the first remembered one that is neither
+ * of the two newest is wrong (`offset`): nobody can have computed it by now, or it is forgotten.
+ * Looks at 64 KiB blocks of the tensor that lie wholly in the range, and returns the start of the
+ * first wrong one; `sample` hashes the outer ones and an eighth of the others, others per version.
+ */
 uint64_t tc_content_check_hashes(const struct tc_content_hashes *hashes, uint32_t tensor,
                                  uint64_t version, const void *memory, uint64_t offset,
                                  uint64_t bytes, enum tc_verify how, bool *known);
