@@ -1,7 +1,8 @@
 /**
  * @file bench.h
- * Timing for the bench programs: nine runs, their median and spread. These machines are noisy, so
- * nothing asserts a time; a program says whether its goal was met.
+ * Timing for the bench programs: nine runs, their median and spread, in CPU time of the process:
+ * what is measured runs on one core, and waiting for a core that somebody else uses is not its cost.
+ * Nothing asserts a time; a program says whether its goal was met.
  */
 #ifndef TENCACHE_TEST_BENCH_H
 #define TENCACHE_TEST_BENCH_H
@@ -14,7 +15,7 @@ struct bench_spread {
 	double median, lowest, highest;
 };
 
-/** Seconds of each of BENCH_RUNS calls of `work(self)`. */
+/** CPU seconds of each of BENCH_RUNS calls of `work(self)`. */
 struct bench_spread bench_seconds(void (*work)(void *self), void *self);
 /** `units` of work per second, from the seconds of a run. */
 struct bench_spread bench_rate(struct bench_spread seconds, double units);
