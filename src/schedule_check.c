@@ -156,12 +156,13 @@ static enum tc_status check_bind(const struct tc_plan_info *info, const struct t
 	if (inside(info, bind->pool, bind->offset, bind->bytes) &&
 	    info->pools[bind->pool].tier == tier && (unsigned)bind->access <= TC_READ_WRITE &&
 	    (is_tensor ? bind->bytes == info->tensors[bind->tensor].bytes
-	               : bind->tensor == TC_NONE))
+	               : bind->tensor == TC_NONE && command->kind == TC_COMPUTE))
 		return TC_OK;
-	if (!is_tensor && bind->tensor != TC_NONE)
+	if (!is_tensor && (bind->tensor != TC_NONE || command->kind != TC_COMPUTE))
 		return tc_error_set(error, TC_FORMAT,
 		                    "command %" PRIu64 ": bind: found tensor %" PRIu32
-		                    ", expected one of %" PRIu32 " tensors",
+		                    ", expected one of %" PRIu32
+		                    " tensors (workspace only where ops run on the GPU)",
 		                    command->id, bind->tensor, info->tensor_count);
 	if (is_tensor && bind->bytes != info->tensors[bind->tensor].bytes)
 		return tc_error_set(error, TC_FORMAT,

@@ -250,84 +250,176 @@ static void test_what_is_refused(void **state)
 	tc_audit_free(NULL);
 }
 
+/* ---------------------------------------------------------------- single rules */
+
+/** One parameter p, one op that reads it and one that updates it; a derived tensor d of the same
+ * size. p has copies on the GPU and the CPU, each pool has room for one more tensor. */
+struct tiny {
+	struct tc_tensor tensors[1];
+	uint32_t list[1];
+	struct tc_op ops[2];
+	struct tc_trace trace;
+	struct tc_pool_info pools[2];
+	struct tc_plan_tensor table[2];
+	struct tc_initial_copy copies[1];
+	struct tc_bind read, write, pair[2];
+	struct tc_dependency deps[1];
+	struct tc_command commands[4];
+	struct tc_schedule schedule;
+};
+
+static struct tc_command work(uint64_t id, enum tc_command_kind kind, enum tc_queue queue,
+                              uint32_t op, struct tc_bind *binds, uint32_t count)
+{
+	return (struct tc_command){.id = id,
+	                           .kind = kind,
+	                           .queue = queue,
+	                           .tensor = TC_NONE,
+	                           .first_op = op,
+	                           .last_op = op,
+	                           .binds = binds,
+	                           .bind_count = count};
+}
+
+/** One iteration: 0 computes with p, 1 updates p on the CPU. */
+static void tiny_start(struct tiny *tiny)
+{
+	memset(tiny, 0, sizeof *tiny);
+	tiny->tensors[0] = (struct tc_tensor){
+	    .bytes = 64, .of = TC_NONE, .name = "p", .kind = TC_PARAM, .persistent = true};
+	struct tc_ids p = {tiny->list, 1};
+	tiny->ops[0] = (struct tc_op){.name = "forward", .phase = TC_FORWARD, .reads = p};
+	tiny->ops[1] =
+	    (struct tc_op){.name = "adam", .phase = TC_OPTIMIZER, .reads = p, .writes = p};
+	tiny->trace = (struct tc_trace){
+	    .tensors = tiny->tensors, .tensor_count = 1, .ops = tiny->ops, .op_count = 2};
+	tiny->pools[0] = (struct tc_pool_info){"gpu", TC_GPU, TC_POOL_FIXED, false, 128};
+	tiny->pools[1] = (struct tc_pool_info){"cpu", TC_CPU, TC_POOL_FIXED, true, 128};
+	tiny->table[0] = (struct tc_plan_tensor){
+	    .name = "p", .kind = TC_PARAM, .bytes = 64, .derived_from = TC_NONE, .placed = true};
+	tiny->table[1] =
+	    (struct tc_plan_tensor){.name = "d", .kind = TC_TEMP, .bytes = 64, .derived_from = 0};
+	tiny->copies[0] = (struct tc_initial_copy){0, {1, 0}};
+	tiny->read = (struct tc_bind){0, 0, 0, 64, 0, TC_READ};
+	tiny->write = (struct tc_bind){0, 1, 0, 64, 0, TC_READ_WRITE};
+	tiny->commands[0] = work(0, TC_COMPUTE, TC_QUEUE_COMPUTE, 0, &tiny->read, 1);
+	tiny->commands[1] = work(1, TC_UPDATE, TC_QUEUE_CPU, 1, &tiny->write, 1);
+	tiny->schedule = (struct tc_schedule){.info = {.trace = &tiny->trace,
+	                                               .iterations = 1,
+	                                               .lanes = {1, 0, 1, 0, 0, 0, 1, 1},
+	                                               .pools = tiny->pools,
+	                                               .pool_count = 2,
+	                                               .tensors = tiny->table,
+	                                               .tensor_count = 2,
+	                                               .copies = tiny->copies,
+	                                               .copy_count = 1},
+	                                      .commands = tiny->commands,
+	                                      .command_count = 2,
+	                                      .end = {.command_count = 2}};
+}
+
+static void tiny_add(struct tiny *tiny, struct tc_command command)
+{
+	tiny->commands[tiny->schedule.command_count++] = command;
+	tiny->schedule.end.command_count++;
+}
+
+/** Exactly this many findings, the first of which says `words`. */
+static void expect(const struct tiny *tiny, uint64_t findings, const char *words)
+{
+	struct tc_error error = {0};
+	enum tc_status status;
+	struct tc_audit_report report = audit(&tiny->schedule, false, &status, &error);
+	assert_int_equal(status, TC_OK);
+	if (report.findings != findings || strstr(report.first, words) == NULL)
+		fail_msg("%d findings: %s", (int)report.findings, report.first);
+}
+
 /**
- * A delayed update: forward and backward of iteration 1 read parameters of version 0, as iteration
- * 0 did. Without the declaration that is stale, with staleness 1 it is allowed, since each
- * iteration writes a parameter once.
+ * A delayed update: iteration 1 reads the parameter of version 0, as iteration 0 did, and has no
+ * update. Undeclared that is a wrong version in the bind, other content than wanted, and a missing
+ * op. With staleness 1 it is allowed, since each iteration writes the parameter once.
  */
 static void test_declared_staleness(void **state)
 {
 	(void)state;
-	struct tc_tensor tensors[] = {
-	    {.bytes = 64, .of = TC_NONE, .name = "p", .kind = TC_PARAM, .persistent = true}};
-	uint32_t p[] = {0};
-	struct tc_op ops[] = {
-	    {.name = "forward", .phase = TC_FORWARD, .reads = {p, 1}},
-	    {.name = "adam", .phase = TC_OPTIMIZER, .reads = {p, 1}, .writes = {p, 1}}};
-	struct tc_trace trace = {
-	    .tensors = tensors, .tensor_count = 1, .ops = ops, .op_count = 2, .file_name = "t"};
-	struct tc_pool_info pools[] = {{"gpu", TC_GPU, TC_POOL_FIXED, false, 64},
-	                               {"cpu", TC_CPU, TC_POOL_FIXED, true, 64}};
-	struct tc_plan_tensor table[] = {{.name = "p",
-	                                  .kind = TC_PARAM,
-	                                  .bytes = 64,
-	                                  .derived_from = TC_NONE,
-	                                  .placed = true,
-	                                  .start = {0, 0}}};
-	struct tc_initial_copy copies[] = {{0, {1, 0}}};
-	struct tc_bind read = {0, 0, 0, 64, 0, TC_READ}, write = {0, 1, 0, 64, 0, TC_READ_WRITE};
-	struct tc_command commands[] = {{.id = 0,
-	                                 .queue = TC_QUEUE_COMPUTE,
-	                                 .kind = TC_COMPUTE,
-	                                 .first_op = 0,
-	                                 .last_op = 0,
-	                                 .binds = &read,
-	                                 .bind_count = 1},
-	                                {.id = 1,
-	                                 .queue = TC_QUEUE_CPU,
-	                                 .kind = TC_UPDATE,
-	                                 .first_op = 1,
-	                                 .last_op = 1,
-	                                 .binds = &write,
-	                                 .bind_count = 1},
-	                                {.id = 2,
-	                                 .iteration = 1,
-	                                 .queue = TC_QUEUE_COMPUTE,
-	                                 .kind = TC_COMPUTE,
-	                                 .first_op = 0,
-	                                 .last_op = 0,
-	                                 .binds = &read,
-	                                 .bind_count = 1}};
-	struct tc_schedule schedule = {.info = {.trace = &trace,
-	                                        .iterations = 2,
-	                                        .lanes = {1, 0, 0, 0, 0, 0, 1, 1},
-	                                        .pools = pools,
-	                                        .pool_count = 2,
-	                                        .tensors = table,
-	                                        .tensor_count = 1,
-	                                        .copies = copies,
-	                                        .copy_count = 1},
-	                               .commands = commands,
-	                               .command_count = 3,
-	                               .end = {.command_count = 3}};
-	for (unsigned c = 0; c < 3; c++)
-		commands[c].tensor = TC_NONE;
-	struct tc_error error = {0};
-	enum tc_status status;
-	/* Stale bind, stale content, and iteration 1 has no update. */
-	struct tc_audit_report report = audit(&schedule, false, &status, &error);
-	assert_int_equal(report.findings, 3);
-	assert_non_null(strstr(report.first, "found version 0, expected 1"));
-	schedule.info.staleness = 1;
-	assert_int_equal(audit(&schedule, false, &status, &error).findings, 0);
+	struct tiny tiny;
+	tiny_start(&tiny);
+	expect(&tiny, 0, "");
+	tiny_add(&tiny, work(2, TC_COMPUTE, TC_QUEUE_COMPUTE, 0, &tiny.read, 1));
+	tiny.commands[2].iteration = 1;
+	tiny.schedule.info.iterations = 2;
+	expect(&tiny, 3, "found version 0, expected 1");
+	tiny.schedule.info.staleness = 1;
+	expect(&tiny, 0, "");
+}
+
+/** After the update the GPU's copy is old: moving it is wrong even if nobody reads it then. */
+static void test_moving_an_old_version(void **state)
+{
+	(void)state;
+	struct tiny tiny;
+	tiny_start(&tiny);
+	struct tc_command evict = work(2, TC_EVICT, TC_QUEUE_D2H, TC_NONE, NULL, 0);
+	evict.tensor = 0;
+	evict.bytes = 64;
+	evict.dst = (struct tc_place){1, 64};
+	tiny_add(&tiny, evict);
+	expect(&tiny, 1, "found version 0, expected the latest, 1");
+}
+
+/** A convert whose target overlaps its source damages what it reads. Ordered behind the update. */
+static void test_overlap_inside_a_command(void **state)
+{
+	(void)state;
+	struct tiny tiny;
+	tiny_start(&tiny);
+	tiny.pair[0] = (struct tc_bind){0, 1, 0, 64, 1, TC_READ};
+	tiny.pair[1] = (struct tc_bind){1, 1, 64, 64, 1, TC_WRITE};
+	tiny_add(&tiny, work(2, TC_CONVERT, TC_QUEUE_CPU, TC_NONE, tiny.pair, 2));
+	expect(&tiny, 0, "");
+	tiny.pair[1].offset = 32;
+	/* p's only latest copy is damaged, too. */
+	expect(&tiny, 2, "the same command reads or writes elsewhere");
+	/* The same bytes as one bind, in place: nothing else is touched. */
+	tiny.commands[2].bind_count = 1;
+	tiny.pair[0].access = TC_READ_WRITE;
+	expect(&tiny, 0, "");
+}
+
+/** Every op that counts, once. */
+static void test_ops_once(void **state)
+{
+	(void)state;
+	struct tiny tiny;
+	tiny_start(&tiny);
+	tiny.schedule.command_count = tiny.schedule.end.command_count = 1;
+	expect(&tiny, 1, "found op 1 'adam' not executed");
+	tiny_start(&tiny);
+	tiny.commands[0] = tiny.commands[1];
+	tiny.commands[0].id = 0;
+	tiny.schedule.command_count = tiny.schedule.end.command_count = 1;
+	expect(&tiny, 1, "found op 0 'forward' not executed");
+	tiny_start(&tiny);
+	tiny_add(&tiny, work(2, TC_COMPUTE, TC_QUEUE_COMPUTE, 0, &tiny.read, 1));
+	expect(&tiny, 3, "bind of tensor 0");
+	tiny_start(&tiny);
+	tiny.schedule.info.iterations = 2;
+	expect(&tiny, 1, "found 1 iterations, expected 2");
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_map_equals_array),    cmocka_unit_test(test_clocks_by_hand),
-	    cmocka_unit_test(test_clocks_stay_few),     cmocka_unit_test(test_memory_is_flat),
-	    cmocka_unit_test(test_what_a_finding_says), cmocka_unit_test(test_many_findings),
-	    cmocka_unit_test(test_what_is_refused),     cmocka_unit_test(test_declared_staleness)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_map_equals_array),
+	                                   cmocka_unit_test(test_clocks_by_hand),
+	                                   cmocka_unit_test(test_clocks_stay_few),
+	                                   cmocka_unit_test(test_memory_is_flat),
+	                                   cmocka_unit_test(test_what_a_finding_says),
+	                                   cmocka_unit_test(test_many_findings),
+	                                   cmocka_unit_test(test_what_is_refused),
+	                                   cmocka_unit_test(test_declared_staleness),
+	                                   cmocka_unit_test(test_moving_an_old_version),
+	                                   cmocka_unit_test(test_overlap_inside_a_command),
+	                                   cmocka_unit_test(test_ops_once)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

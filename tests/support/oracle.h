@@ -79,6 +79,7 @@ enum oracle_mutation {
 	ORACLE_OTHER_LANE,
 	ORACLE_CAPACITY,    /**< one byte less than the plan needs */
 	ORACLE_OTHER_OPS,   /**< a compute or update runs other ops */
+	ORACLE_OTHER_BIND,  /**< a bind names what another one names */
 	ORACLE_FINAL_PLACE, /**< the end record names another place or version */
 	ORACLE_MUTATION_COUNT
 };

@@ -67,6 +67,7 @@ static void add_layer_tensors(struct oracle_model *model, uint64_t *state, uint3
 	layer->gradient = add_tensor(model, TC_GRAD, bytes, false);
 	model->tensors[layer->gradient].of = layer->param;
 	layer->upstream = add_tensor(model, TC_TEMP, 48, false);
+	layer->statistic = add_tensor(model, TC_TEMP, 16, false);
 }
 
 /** Reads parameter, buffer and the layer below; the buffer is written in place, its second half
@@ -103,7 +104,7 @@ static void add_forward(struct oracle_model *model, uint32_t l)
 		op->workspace = 32;
 }
 
-/** Two ops: the layer's own gradient, then what the layer below needs. */
+/** Three ops: the layer's own gradient, what the layer below needs, and a statistic. */
 static void add_backward(struct oracle_model *model, uint32_t l)
 {
 	const struct oracle_layer *layer = &model->layers[l];
@@ -120,6 +121,10 @@ static void add_backward(struct oracle_model *model, uint32_t l)
 	list_add(model, &op->writes, layer->upstream);
 	list_add(model, &op->allocates, layer->upstream);
 	list_add(model, &op->frees, layer->activation);
+	op = add_op(model, TC_BACKWARD);
+	list_add(model, &op->reads, layer->upstream);
+	list_add(model, &op->writes, layer->statistic);
+	list_add(model, &op->allocates, layer->statistic);
 }
 
 static void add_optimizer(struct oracle_model *model, uint32_t l)
@@ -154,6 +159,8 @@ struct oracle_model *oracle_model_new(uint64_t seed, bool masters)
 	memset(model->trace.sha256, 'a', 64);
 	memset(model->trace.events_sha256, 'b', 64);
 	model->input = add_tensor(model, TC_INPUT, 48, true);
+	model->counter = add_tensor(model, TC_OPTIMIZER_STATE, 16, true);
+	model->tensors[model->counter].role = TC_ROLE_OTHER;
 	for (uint32_t l = 0; l < model->layer_count; l++)
 		add_layer_tensors(model, &state, l, masters);
 	for (uint32_t l = 0; l < model->layer_count; l++)
@@ -167,6 +174,9 @@ struct oracle_model *oracle_model_new(uint64_t seed, bool masters)
 	model->first_update = model->trace.op_count;
 	for (uint32_t l = 0; l < model->layer_count; l++)
 		add_optimizer(model, l);
+	struct tc_op *count = add_op(model, TC_OPTIMIZER);
+	list_add(model, &count->reads, model->counter);
+	list_add(model, &count->writes, model->counter);
 	return model;
 }
 

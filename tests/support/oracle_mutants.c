@@ -16,7 +16,7 @@ const char *oracle_mutation_name(enum oracle_mutation mutation)
 	    "shifted target",     "shifted source",   "other slot",    "shifted bind",
 	    "stale source",       "other tensor",     "wrong version", "dropped dirty copy",
 	    "dropped command",    "dropped wait",     "run twice",     "other lane",
-	    "capacity",           "other ops",        "final place"};
+	    "capacity",           "other ops",        "other bind",    "final place"};
 	return names[mutation];
 }
 
@@ -28,6 +28,7 @@ struct draft {
 	struct tc_plan_info info;
 	struct tc_machine *machine;
 	struct tc_final_place places[256];
+	uint32_t place_count;
 	uint64_t random;
 };
 
@@ -114,9 +115,17 @@ static void renumber(struct draft *draft, const uint64_t *position)
 	}
 }
 
+/** An end record without places: then only the audit itself can tell what is lost. */
+static void maybe_forget_places(struct draft *draft)
+{
+	if (chance(draft, 2) == 0)
+		draft->place_count = 0;
+}
+
 /** Take command `at` out. What waited for it waits for what it waited for, if `inherit`. */
 static void take_out(struct draft *draft, uint64_t at, bool inherit)
 {
+	maybe_forget_places(draft);
 	struct tc_command gone = draft->commands[at];
 	uint64_t position[MAX_COMMANDS];
 	for (uint64_t c = 0; c < draft->count; c++)
@@ -314,10 +323,25 @@ static bool other_ops(struct draft *draft)
 	return true;
 }
 
+/** Content, place and version of another bind in the same tier; the access stays. */
+static bool other_bind(struct draft *draft)
+{
+	struct tc_command *command = pick(draft, has_binds), *other = pick(draft, has_binds);
+	if (command == NULL || other == NULL || command->queue != other->queue)
+		return false;
+	struct tc_bind *bind = any_bind(draft, command);
+	const struct tc_bind *named = any_bind(draft, other);
+	if (named->tensor == bind->tensor)
+		return false;
+	enum tc_access access = bind->access;
+	*bind = *named;
+	bind->access = access;
+	return true;
+}
+
 static bool final_place(struct draft *draft)
 {
-	struct tc_final_place *place =
-	    &draft->places[chance(draft, draft->original->end.place_count)];
+	struct tc_final_place *place = &draft->places[chance(draft, draft->place_count)];
 	uint64_t choice = chance(draft, 3);
 	if (choice == 0)
 		place->version += 1;
@@ -384,6 +408,8 @@ static bool change(struct draft *draft, enum oracle_mutation mutation)
 		return capacity(draft);
 	case ORACLE_OTHER_OPS:
 		return other_ops(draft);
+	case ORACLE_OTHER_BIND:
+		return other_bind(draft);
 	case ORACLE_FINAL_PLACE:
 		return final_place(draft);
 	case ORACLE_MUTATION_COUNT:
@@ -400,7 +426,7 @@ static struct tc_schedule *publish(const struct draft *draft)
 	if (tc_schedule_create(&schedule, NULL) != TC_OK)
 		abort();
 	struct tc_sink sink = tc_schedule_sink(schedule);
-	struct tc_plan_end end = {draft->count, draft->places, draft->original->end.place_count};
+	struct tc_plan_end end = {draft->count, draft->places, draft->place_count};
 	bool stored = sink.begin(sink.self, &draft->info, NULL) == TC_OK;
 	for (uint64_t c = 0; stored && c < draft->count; c++)
 		stored = sink.command(sink.self, &draft->commands[c], NULL) == TC_OK;
@@ -422,6 +448,7 @@ struct tc_schedule *oracle_mutate(const struct tc_schedule *schedule, enum oracl
 	for (uint64_t c = 0; c < draft->count; c++)
 		if (tc_command_copy(&draft->commands[c], &schedule->commands[c], NULL) != TC_OK)
 			abort();
+	draft->place_count = schedule->end.place_count;
 	memcpy(draft->places, schedule->end.places,
 	       schedule->end.place_count * sizeof *draft->places);
 	*machine = *schedule->info.machine;
