@@ -15,7 +15,7 @@
 
 #include "plan.h"
 
-#define TCI_CLOCKS 65536u
+#define TCI_CLOCKS 8192u
 
 enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *error)
 {
