@@ -258,6 +258,7 @@ static enum tc_status tci_ten_cache_end_of_phase(void *self, struct tc_planner *
 	struct tci_ten_cache *cache = self;
 	if (phase != TC_BACKWARD)
 		return TC_OK;
+	TC_TRY(tci_ten_cache_late_gradients(cache, planner, error));
 	TC_TRY(tci_ten_cache_flush(cache, planner, error));
 	return tci_repair(cache, planner, error);
 }
@@ -283,11 +284,12 @@ static enum tc_status tci_ten_cache_end_of_iteration(void *self, struct tc_plann
 static void tci_ten_cache_end(void *self)
 {
 	struct tci_ten_cache *cache = self;
-	void *owned[] = {
-	    cache->classes, cache->class_of,      cache->row_first,    cache->row_of,
-	    cache->window,  cache->stage_now,     cache->stage_next,   cache->fetches,
-	    cache->delayed, cache->home_is_gpu,   cache->home_is_nvme, cache->bucket_copy,
-	    cache->bucket,  cache->fp32_gradient, cache->units,        cache->leaves};
+	void *owned[] = {cache->classes,     cache->class_of,      cache->row_first,
+	                 cache->row_of,      cache->window,        cache->stage_now,
+	                 cache->stage_next,  cache->fetches,       cache->delayed,
+	                 cache->home_is_gpu, cache->home_is_nvme,  cache->bucket_copy,
+	                 cache->bucket,      cache->late_gradient, cache->fp32_gradient,
+	                 cache->units,       cache->leaves};
 	for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
 		free(owned[i]);
 	tci_ten_cache_occupants_free(cache);

@@ -60,6 +60,8 @@ struct tci_ten_cache {
 	uint32_t *bucket_copy, *fp32_gradient; /**< derived tensors, per gradient tensor */
 	uint32_t *bucket;                      /**< gradients in the bucket */
 	uint32_t bucket_count;
+	bool *late_gradient; /**< has no gradient event: stays until backward ends */
+	uint64_t late_gradient_bytes;
 
 	/* optimizer */
 	struct tci_unit *units;
@@ -130,6 +132,9 @@ enum tc_status tci_ten_cache_derive_gradients(struct tci_ten_cache *cache,
                                               struct tc_planner *planner, struct tc_error *error);
 enum tc_status tci_ten_cache_gradient(struct tci_ten_cache *cache, struct tc_planner *planner,
                                       uint32_t param, struct tc_error *error);
+/** Backward has ended: gradients without an event go the way of the others. */
+enum tc_status tci_ten_cache_late_gradients(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                            struct tc_error *error);
 enum tc_status tci_ten_cache_flush(struct tci_ten_cache *cache, struct tc_planner *planner,
                                    struct tc_error *error);
 

@@ -9,6 +9,39 @@
 #include "tencache/units.h"
 #include "ten_cache.h"
 
+/**
+ * A gradient without an event (imports have none) stays where it was born until backward ends.
+ * Several events mean accumulation over micro-batches: the authors' code has no place for that.
+ */
+static enum tc_status tci_gradient_events(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                          struct tc_error *error)
+{
+	const struct tc_trace *trace = tc_plan_trace(planner);
+	for (uint32_t t = 0; t < trace->tensor_count; t++)
+		cache->late_gradient[t] = trace->tensors[t].kind == TC_GRAD;
+	for (uint32_t e = 0; e < trace->event_count; e++) {
+		uint32_t param = trace->events[e].tensor;
+		if (trace->events[e].kind != TC_EVENT_GRADIENT ||
+		    tc_plan_gradient_of(planner, param) == TC_NONE)
+			continue;
+		bool *late = &cache->late_gradient[tc_plan_gradient_of(planner, param)];
+		if (!*late)
+			return tc_error_set(
+			    error, TC_INFEASIBLE,
+			    "10cache does not accumulate gradients, but trace %s does, over "
+			    "micro-batches: the gradient of \"%s\" comes more than once; a trace "
+			    "with "
+			    "one micro-batch works",
+			    trace->name, trace->tensors[param].name);
+		*late = false;
+	}
+	for (uint32_t t = 0; t < trace->tensor_count; t++)
+		if (cache->late_gradient[t])
+			cache->late_gradient_bytes +=
+			    tc_plan_aligned(planner, TC_GPU, tc_plan_tensor(planner, t).bytes);
+	return TC_OK;
+}
+
 enum tc_status tci_ten_cache_derive_gradients(struct tci_ten_cache *cache,
                                               struct tc_planner *planner, struct tc_error *error)
 {
@@ -17,8 +50,11 @@ enum tc_status tci_ten_cache_derive_gradients(struct tci_ten_cache *cache,
 	cache->bucket_copy = tc_alloc_array(tensors, sizeof(uint32_t));
 	cache->fp32_gradient = tc_alloc_array(tensors, sizeof(uint32_t));
 	cache->bucket = tc_alloc_array(tensors, sizeof(uint32_t));
-	if (cache->bucket_copy == NULL || cache->fp32_gradient == NULL || cache->bucket == NULL)
+	cache->late_gradient = tc_alloc_array(tensors, sizeof(bool));
+	if (cache->bucket_copy == NULL || cache->fp32_gradient == NULL || cache->bucket == NULL ||
+	    cache->late_gradient == NULL)
 		return tc_error_no_memory(error, "gradients", tensors);
+	TC_TRY(tci_gradient_events(cache, planner, error));
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		char name[256];
 		struct tc_plan_tensor_view view = tc_plan_tensor(planner, t);
@@ -120,4 +156,14 @@ enum tc_status tci_ten_cache_gradient(struct tci_ten_cache *cache, struct tc_pla
 	                       options, &done, NULL, error));
 	cache->bucket[cache->bucket_count++] = gradient;
 	return tc_plan_discard(planner, gradient, error);
+}
+
+enum tc_status tci_ten_cache_late_gradients(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                            struct tc_error *error)
+{
+	const struct tc_trace *trace = tc_plan_trace(planner);
+	for (uint32_t t = 0; t < trace->tensor_count && cache->late_gradient_bytes > 0; t++)
+		if (cache->late_gradient[t] && trace->tensors[t].of != TC_NONE)
+			TC_TRY(tci_ten_cache_gradient(cache, planner, trace->tensors[t].of, error));
+	return TC_OK;
 }

@@ -10,15 +10,17 @@
 static enum tc_status tci_gpu_work_pools(struct tci_ten_cache *cache, struct tc_planner *planner,
                                          struct tc_error *error)
 {
-	uint64_t bucket;
+	uint64_t bucket, alive;
 	struct tc_class_size staging = {.bytes = 4 * cache->largest_elements, .count = 2};
 	if (!tc_mul_u64(tc_plan_aligned(planner, TC_GPU, cache->largest_gradient),
 	                tc_plan_number(planner, "bucket"), &bucket))
 		return tc_error_set(error, TC_TOO_LARGE, "10cache:bucket is too large");
 	if (cache->largest_gradient == 0)
 		return TC_OK; /* inference: nothing to bring down */
-	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradients", false,
-	                     tc_plan_gradient_peak_bytes(planner), &cache->gradient_pool, error));
+	if (!tc_add_u64(tc_plan_gradient_peak_bytes(planner), cache->late_gradient_bytes, &alive))
+		return tc_error_set(error, TC_TOO_LARGE, "gradients exceed 2^64 bytes");
+	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradients", false, alive, &cache->gradient_pool,
+	                     error));
 	tc_plan_birth_pool(planner, TC_GRAD, cache->gradient_pool);
 	TC_TRY(tc_plan_arena(planner, TC_GPU, "gradient-bucket", false, bucket, &cache->bucket_pool,
 	                     error));
