@@ -1,0 +1,181 @@
+/*
+ * Traces of unusual kinds through the planner: unpacked activations, no events, requests from
+ * reads, several micro-batches.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "small_plan.h"
+
+/* ---------------------------------------------------------------- activations that are unpacked */
+
+/**
+ * Room for two activations of 512 bytes. Step 2 unpacks A, which no op there reads; step 3 reads B
+ * and C, so that A must leave again. An unpack is a use like any other.
+ */
+static void test_unpacked_tensors_can_leave(void **state)
+{
+	(void)state;
+	struct test_builder *b = test_builder_new();
+	uint32_t in = test_add_tensor(b, TC_INPUT, SLOT),
+	         one = test_add_tensor(b, TC_ACTIVATION, SLOT);
+	uint32_t two = test_add_tensor(b, TC_ACTIVATION, SLOT);
+	uint32_t three = test_add_tensor(b, TC_ACTIVATION, SLOT);
+	uint32_t t = test_add_tensor(b, TC_TEMP, SLOT);
+	uint32_t m = test_add_module(b, "m", TEST_NO_IDS);
+	test_add_event(b, TC_EVENT_START, TC_NONE);
+	small_forward(b, m, TEST_IDS(in), TEST_IDS(one));
+	small_forward(b, m, TEST_IDS(in), TEST_IDS(two, three));
+	test_add_event(b, TC_EVENT_BACKWARD_START, TC_NONE);
+	uint32_t event = test_add_event(b, TC_EVENT_BACKWARD, m);
+	test_add_op(b, TC_BACKWARD, m, TEST_IDS(two), TEST_IDS(t));
+	test_add_unpack(b, one, TEST_IDS(event));
+	test_add_event(b, TC_EVENT_BACKWARD, m);
+	test_add_op(b, TC_BACKWARD, m, TEST_IDS(two, three), TEST_IDS(t));
+	test_add_event(b, TC_EVENT_BACKWARD, m);
+	test_add_op(b, TC_BACKWARD, m, TEST_IDS(one), TEST_IDS(t));
+	test_add_event(b, TC_EVENT_END, TC_NONE);
+	/* Input and temporary are not managed: two more slots. */
+	struct small small = small_of(b, 4 * SLOT);
+	static const char *const policies[] = {"lru:activations=1", "belady:activations=1"};
+	for (size_t p = 0; p < 2; p++) {
+		struct plan_kept kept = small_kept(&small, policies[p]);
+		/* Away for step 1, back for step 2, away for step 3, back for step 4. */
+		assert_int_equal(plan_count(kept.schedule, FIND(TC_FETCH, one, 0)), 2);
+		plan_kept_free(&kept);
+	}
+	small_free(&small);
+}
+
+/* ---------------------------------------------------------------- traces without events */
+
+static void test_without_events(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {"ideal", "lru", "belady:optimizer=gpu",
+	                                       "10cache:slack=0",
+	                                       "zero-infinity:device=cpu:reduce-bucket-size=1000"};
+	for (int half = 0; half < 2; half++) {
+		const struct test_model model = {
+		    .layers = 3, .params_per_module = 2, .no_events = true, .half = half != 0};
+		struct small small = small_of(test_model_builder(&model), PLENTY);
+		for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+			struct plan_case plan = small_case(&small, policies[p]);
+			plan.requests = TC_REQUESTS_READS;
+			struct outcome outcome = plan_and_check(&plan, p);
+			if (outcome.status != TC_OK)
+				fail_msg("%s: %s", policies[p], outcome.text);
+			struct plan_kept kept = plan_case_keep(&plan);
+			assert_false(kept.schedule->info.drives);
+			plan_kept_free(&kept);
+		}
+		small_free(&small);
+	}
+}
+
+/** Nothing says which optimizer ops belong together: only the GPU can run them. */
+static void test_without_events_and_buckets(void **state)
+{
+	(void)state;
+	const struct test_model model = {.layers = 2, .no_events = true};
+	struct test_builder *b = test_model_builder(&model);
+	for (size_t i = 0; i < b->bucket_count; i++)
+		b->buckets[i].count = 0;
+	size_t buckets = b->bucket_count;
+	b->bucket_count = 0;
+	struct tc_trace *trace = test_builder_trace(b);
+	b->bucket_count = buckets;
+	test_builder_free(b);
+	struct small small = {trace, plan_case_machine(NULL)};
+	struct tc_error error = {0};
+	struct plan_case plan = small_case(&small, "lru");
+	plan.requests = TC_REQUESTS_READS;
+	assert_int_equal(plan_case_run(&plan, NULL, NULL, &error), TC_INFEASIBLE);
+	assert_non_null(strstr(error.text, "policy lru"));
+	assert_non_null(strstr(error.text, "optimizer=gpu"));
+	plan.policy = "lru:optimizer=gpu";
+	assert_int_equal(plan_and_check(&plan, 0).status, TC_OK);
+	small_free(&small);
+}
+
+/** With requests=reads, only what ops read is asked for: module a owns a parameter that none
+ * reads. */
+static void test_requests_are_reads(void **state)
+{
+	(void)state;
+	struct test_builder *b = test_builder_new();
+	uint32_t p = test_add_tensor(b, TC_PARAM, SLOT),
+	         unread = test_add_tensor(b, TC_PARAM, SLOT);
+	uint32_t x = test_add_tensor(b, TC_ACTIVATION, SLOT);
+	uint32_t m = test_add_module(b, "a", TEST_IDS(p, unread));
+	test_add_event(b, TC_EVENT_START, TC_NONE);
+	small_forward(b, m, TEST_IDS(p), TEST_IDS(x));
+	test_add_event(b, TC_EVENT_END, TC_NONE);
+	struct small small = small_of(b, PLENTY);
+	struct plan_case plan = small_case(&small, "lru");
+	struct plan_kept kept = plan_case_keep(&plan);
+	assert_int_equal(plan_count(kept.schedule, FIND(TC_FETCH, unread, ANY)), 1);
+	assert_int_equal(kept.schedule->commands[plan_runs(kept.schedule, 0, 0)].served_count, 2);
+	plan_kept_free(&kept);
+	plan.requests = TC_REQUESTS_READS;
+	kept = plan_case_keep(&plan);
+	assert_int_equal(plan_count(kept.schedule, FIND(TC_FETCH, unread, ANY)), 0);
+	assert_int_equal(kept.schedule->commands[plan_runs(kept.schedule, 0, 0)].served_count, 1);
+	plan_kept_free(&kept);
+	small_free(&small);
+}
+
+/** A gradient that comes once for each micro-batch: lru accumulates, 10cache says that it cannot.
+ */
+static void test_micro_batches(void **state)
+{
+	(void)state;
+	struct test_builder *b = test_builder_new();
+	uint32_t p = test_add_tensor(b, TC_PARAM, SLOT), g = test_add_tensor(b, TC_GRAD, SLOT);
+	uint32_t x = test_add_tensor(b, TC_ACTIVATION, SLOT);
+	test_tensor(b, g)->of = p;
+	snprintf(test_tensor(b, p)->name, 64, "weight");
+	uint32_t m = test_add_module(b, "a", TEST_IDS(p));
+	test_add_event(b, TC_EVENT_START, TC_NONE);
+	for (uint32_t i = 0; i < 2; i++) {
+		test_add_event(b, TC_EVENT_MICRO_BATCH, i);
+		small_forward(b, m, TEST_IDS(p), TEST_IDS(x));
+		test_add_event(b, TC_EVENT_BACKWARD_START, TC_NONE);
+		test_add_event(b, TC_EVENT_BACKWARD, m);
+		test_add_op(b, TC_BACKWARD, m, i == 0 ? TEST_IDS(p, x) : TEST_IDS(p, x, g),
+		            TEST_IDS(g));
+		test_add_event(b, TC_EVENT_GRADIENT, p);
+	}
+	test_add_event(b, TC_EVENT_OPTIMIZER, test_add_bucket(b, TEST_IDS(p)));
+	test_add_op(b, TC_OPTIMIZER, TC_NONE, TEST_IDS(p, g), TEST_IDS(p));
+	test_add_event(b, TC_EVENT_END, TC_NONE);
+	struct small small = small_of(b, PLENTY);
+	struct plan_kept kept = small_kept(&small, "lru");
+	/* Down after the first, up to be added to, down again. */
+	assert_int_equal(plan_count(kept.schedule, FIND(TC_GRADIENT, g, 0)), 3);
+	plan_kept_free(&kept);
+	struct plan_case plan = small_case(&small, "10cache:slack=0");
+	struct tc_error error = {0};
+	assert_int_equal(plan_case_run(&plan, NULL, NULL, &error), TC_INFEASIBLE);
+	assert_non_null(strstr(error.text, "weight"));
+	assert_non_null(strstr(error.text, "micro-batch"));
+	small_free(&small);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_unpacked_tensors_can_leave),
+	    cmocka_unit_test(test_without_events),
+	    cmocka_unit_test(test_without_events_and_buckets),
+	    cmocka_unit_test(test_requests_are_reads),
+	    cmocka_unit_test(test_micro_batches),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
