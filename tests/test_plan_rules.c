@@ -288,8 +288,7 @@ static void test_end_of_optimizer_waits(void **state)
 	(void)state;
 	struct small small = small_of(two_layers(true), PLENTY);
 	static const char *const policies[] = {"lru", "belady:state=nvme", "10cache:slack=0",
-	                                       "zero-infinity:device=cpu:" /* buckets that fit */
-	                                       "reduce-bucket-size=1000"};
+	                                       "zero-infinity:reduce-bucket-size=1000"};
 	for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
 		struct plan_kept kept = small_kept(&small, policies[p]);
 		const struct tc_schedule *s = kept.schedule;
