@@ -16,6 +16,7 @@ struct tci_run {
 	struct tc_trace *trace;
 	struct tc_steps *steps;
 	struct tc_machine *machine;
+	struct tc_timeline *timeline; /**< of the only policy; NULL: none asked for */
 	struct tc_result *results;
 	size_t result_count;
 };
@@ -83,6 +84,8 @@ static enum tc_status tci_run_policies(struct tci_run *run, struct tc_error *err
 	run->results = tc_alloc_array(options->policy_count, sizeof *run->results);
 	if (run->results == NULL)
 		return tc_error_no_memory(error, "results", options->policy_count);
+	if (options->timeline_path != NULL)
+		TC_TRY(tc_timeline_create(options->timeline_path, &run->timeline, error));
 	for (size_t i = 0; i < options->policy_count; i++) {
 		struct tc_simulation simulation = {.trace = run->trace,
 		                                   .steps = run->steps,
@@ -91,11 +94,15 @@ static enum tc_status tci_run_policies(struct tci_run *run, struct tc_error *err
 		                                   .iterations = options->iterations,
 		                                   .alignment = options->alignment,
 		                                   .audit = options->audit,
-		                                   .schedule_path = options->schedule_path};
+		                                   .schedule_path = options->schedule_path,
+		                                   .timeline = run->timeline};
 		tci_progress(run, i);
 		TC_TRY(tc_simulate(&simulation, &run->results[i], error));
 		run->result_count = i + 1;
 	}
+	/* A plan that cannot fit has nothing to show, and leaves no file. */
+	if (run->timeline != NULL && run->results[0].status == TC_OK)
+		return tc_timeline_finish(run->timeline, error);
 	return TC_OK;
 }
 
@@ -153,6 +160,7 @@ int tci_sim_run(int argc, char **argv)
 	for (size_t i = 0; i < run.result_count; i++)
 		tc_result_clear(&run.results[i]);
 	free(run.results);
+	tc_timeline_free(run.timeline);
 	tc_steps_free(run.steps);
 	tc_trace_free(run.trace);
 	tc_machine_free(run.machine);

@@ -24,6 +24,7 @@ enum {
 	OPTION_JSON,
 	OPTION_CSV,
 	OPTION_SCHEDULE,
+	OPTION_TIMELINE,
 	OPTION_AUDIT,
 	OPTION_ALIGN,
 	OPTION_QUIET,
@@ -52,6 +53,9 @@ static const struct tci_option run_options[] = {
     {"csv", NULL, "print CSV, one row a policy", OPTION_CSV},
     {"schedule", "FILE", "write the schedule of the only policy (gzipped if FILE ends in .gz)",
      OPTION_SCHEDULE},
+    {"timeline", "FILE",
+     "write a picture of the only policy's run: Chrome trace JSON, opens in ui.perfetto.dev",
+     OPTION_TIMELINE},
     {"audit", NULL, "prove every schedule safe before reporting it", OPTION_AUDIT},
     {"align", "BYTES", "alignment of GPU and CPU slots (default: 512)", OPTION_ALIGN},
     {"quiet", NULL, "no messages on stderr but errors", OPTION_QUIET},
@@ -88,7 +92,8 @@ void tci_run_help(void)
 	    "  tencache-sim --trace traces/opt13b.json --policy lru,belady --gpu-memory 24GiB "
 	    "--json\n"
 	    "  tencache-sim --trace traces/gpt2.jsonl.gz --policy 10cache --schedule plan.jsonl "
-	    "--audit\n");
+	    "--audit\n"
+	    "  tencache-sim --trace traces/opt13b.json --policy 10cache --timeline run.json.gz\n");
 }
 
 static enum tc_status tci_add_policy(struct tci_run_options *options, const char *text,
@@ -165,6 +170,9 @@ static enum tc_status tci_set_option(struct tci_run_options *options, int option
 		return TC_OK;
 	case OPTION_SCHEDULE:
 		options->schedule_path = value;
+		return TC_OK;
+	case OPTION_TIMELINE:
+		options->timeline_path = value;
 		return TC_OK;
 	case OPTION_POLICY:
 		return tci_add_policies(options, value, error);
@@ -272,6 +280,11 @@ static enum tc_status tci_check_options(struct tci_run_options *options, struct 
 		    error, TC_ARGUMENT,
 		    "--schedule writes one schedule: name exactly one --policy (found "
 		    "%zu)",
+		    options->policy_count);
+	if (options->timeline_path != NULL && options->policy_count != 1)
+		return tc_error_set(
+		    error, TC_ARGUMENT,
+		    "--timeline shows one run: name exactly one --policy (found %zu)",
 		    options->policy_count);
 	return TC_OK;
 }

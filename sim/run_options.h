@@ -21,6 +21,7 @@ struct tci_run_options {
 	const char *trace_path;
 	const char *machine_name;
 	const char *schedule_path;
+	const char *timeline_path;
 	struct tc_policy_choice **policies; /**< owned */
 	size_t policy_count, policy_capacity;
 	struct tci_override *overrides; /**< owned; the strings are argv's */

@@ -165,6 +165,12 @@ static int compare_events(const void *a, const void *b)
 	return 0;
 }
 
+void tci_memory_sort(struct tci_memory *memory)
+{
+	if (memory->event_count > 0)
+		qsort(memory->events, memory->event_count, sizeof *memory->events, compare_events);
+}
+
 static void note_peaks(const struct tci_memory *memory, const int64_t *total,
                        struct tc_memory_report *report)
 {
@@ -189,8 +195,7 @@ enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
 	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
 		for (size_t kind = 0; kind < TC_TENSOR_KIND_COUNT; ++kind)
 			total[tier] += memory->level[tier][kind];
-	if (memory->event_count > 0)
-		qsort(memory->events, memory->event_count, sizeof *memory->events, compare_events);
+	tci_memory_sort(memory);
 	note_peaks(memory, total, report);
 	uint64_t now = memory->from;
 	for (size_t i = 0; i <= memory->event_count; ++i) {

@@ -66,6 +66,8 @@ enum tc_status tci_memory_finished(struct tci_memory *memory, const struct tc_co
                                    const struct tc_timing *timing, struct tc_error *error);
 /** The period that may be reported starts at `time`. */
 void tci_memory_boundary(struct tci_memory *memory, uint64_t time);
+/** The events in the order of their times, for what walks through them. */
+void tci_memory_sort(struct tci_memory *memory);
 /** Peak and mean of each tier over [from, to]; `report[tier]` has capacity_bytes and fixed_bytes.
  * Sorts the events. */
 enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,

@@ -7,6 +7,7 @@
 #define TENCACHE_SIMULATE_H
 
 #include "tencache/report.h"
+#include "tencache/timeline.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,10 +18,12 @@ struct tc_simulation {
 	const struct tc_steps *steps;
 	const struct tc_machine *machine;
 	const struct tc_policy_choice *policy;
-	uint32_t iterations;  /**< N; N + 2 are planned: a cold one, and one that ends the N-th */
-	uint64_t alignment;   /**< 0: 512 */
-	bool audit;           /**< stop with TC_UNSAFE at the first finding */
+	uint32_t iterations; /**< N; N + 2 are planned: a cold one, and one that ends the N-th */
+	uint64_t alignment;  /**< 0: 512 */
+	bool audit;          /**< stop with TC_UNSAFE at the first finding */
 	const char *schedule_path; /**< write the schedule there; NULL: do not */
+	struct tc_timeline
+	    *timeline; /**< borrowed: add a process "predicted" to it; NULL: do not */
 };
 
 /**

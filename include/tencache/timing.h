@@ -46,6 +46,13 @@ struct tc_timing_sink {
 	                           const struct tc_timing *timing, struct tc_error *error);
 };
 
+/** A sink that passes everything on to `count` others, in order; `sinks` is borrowed. */
+struct tc_timing_tee {
+	const struct tc_timing_sink *sinks;
+	size_t count;
+};
+struct tc_timing_sink tc_timing_tee_sink(struct tc_timing_tee *tee);
+
 const char *tc_stall_cause_name(enum tc_stall_cause cause);
 
 #ifdef __cplusplus

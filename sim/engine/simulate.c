@@ -1,13 +1,13 @@
 /*
- * One pass: the planner pushes commands into report, auditor, file and engine at once; the engine
- * hands finished commands to the report. Nothing keeps the schedule.
+ * One pass: the planner pushes commands into report, auditor, file, timeline and engine at once;
+ * the engine hands finished commands to report and timeline. Nothing keeps the schedule.
  */
 #include "tencache/simulate.h"
 
 #include "tencache/audit.h"
 #include "tencache/engine.h"
 
-enum { TCI_SINKS = 4 };
+enum { TCI_SINKS = 5, TCI_TIMING_SINKS = 2 };
 
 struct tci_pass {
 	struct tc_report *report;
@@ -15,9 +15,23 @@ struct tci_pass {
 	struct tc_audit *audit;
 	struct tc_schedule_writer *writer;
 	struct tc_sink sinks[TCI_SINKS];
-	struct tc_timing_sink timing;
 	struct tc_tee tee;
+	struct tc_timing_sink timing_sinks[TCI_TIMING_SINKS];
+	struct tc_timing_tee timing_tee;
 };
+
+/** The timeline sees the plan before the engine does, and the times after the report. */
+static enum tc_status tci_pass_timeline(struct tci_pass *pass, struct tc_timeline *timeline,
+                                        size_t *sinks, struct tc_error *error)
+{
+	struct tc_timeline_process *process;
+	if (timeline == NULL)
+		return TC_OK;
+	TC_TRY(tc_timeline_add(timeline, "predicted", &process, error));
+	pass->sinks[(*sinks)++] = tc_timeline_plan_sink(process);
+	pass->timing_sinks[pass->timing_tee.count++] = tc_timeline_timing_sink(process);
+	return TC_OK;
+}
 
 static enum tc_status tci_pass_create(struct tci_pass *pass, const struct tc_simulation *simulation,
                                       struct tc_error *error)
@@ -26,9 +40,15 @@ static enum tc_status tci_pass_create(struct tci_pass *pass, const struct tc_sim
 	uint32_t period = simulation->policy->policy->period;
 	TC_TRY(tc_report_create(simulation->iterations, &pass->report, error));
 	TC_TRY(tc_report_set_period(pass->report, period > 0 ? period : 1, error));
-	pass->timing = tc_report_timing_sink(pass->report);
-	TC_TRY(tc_engine_create(simulation->machine, &pass->timing, &pass->engine, error));
+	pass->timing_tee.sinks = pass->timing_sinks;
+	pass->timing_sinks[pass->timing_tee.count++] = tc_report_timing_sink(pass->report);
 	pass->sinks[count++] = tc_report_plan_sink(pass->report);
+	TC_TRY(tci_pass_timeline(pass, simulation->timeline, &count, error));
+	/* One consumer needs no tee between. */
+	struct tc_timing_sink timing = pass->timing_tee.count == 1
+	                                   ? pass->timing_sinks[0]
+	                                   : tc_timing_tee_sink(&pass->timing_tee);
+	TC_TRY(tc_engine_create(simulation->machine, &timing, &pass->engine, error));
 	if (simulation->audit) {
 		TC_TRY(tc_audit_create(true, &pass->audit, error));
 		pass->sinks[count++] = tc_audit_sink(pass->audit);
