@@ -96,6 +96,7 @@ static enum tc_status tci_planner_init(struct tc_planner *planner,
 	if (planner->policy_self == NULL)
 		return tc_error_no_memory(error, "policy state", planner->policy->state_bytes);
 	TC_TRY(tci_planner_tensors(planner, error));
+	TC_TRY(tci_units_prepare(planner, error));
 	return tci_emit_create(planner, error);
 }
 

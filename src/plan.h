@@ -115,6 +115,7 @@ struct tc_planner {
 	uint64_t *step_ps;
 	uint32_t *gpu_use_first, *gpu_uses, *gpu_use_next;
 	uint64_t *workspace_offset; /**< per op; UINT64_MAX: none */
+	uint32_t *update_last;    /**< per op: last op of the update it starts, or TC_NONE */
 	uint64_t largest_need, gradient_peak;
 	uint32_t largest_need_step;
 
@@ -199,6 +200,9 @@ void tci_touch_free(struct tc_planner *planner);
 enum tc_status tci_unmanaged_prepare(struct tc_planner *planner, struct tc_error *error);
 /** True when the ops of this step run as compute (not as CPU updates). */
 bool tci_step_computes(const struct tc_planner *planner, uint32_t step);
+
+/* plan_units.c */
+enum tc_status tci_units_prepare(struct tc_planner *planner, struct tc_error *error);
 
 /* plan_evaluate.c */
 /** Start keeping commands if the policy wants timing; TC_ARGUMENT without a simulator. */

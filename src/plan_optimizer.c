@@ -197,44 +197,20 @@ static enum tc_status tci_default_update(struct tc_planner *planner, uint32_t fi
 	return tci_store_state(planner, first_op, last_op, error);
 }
 
-/** Do the ops from `first` on belong to one update: same event, or in a trace without, same op. */
-static uint32_t tci_update_last_op(const struct tc_planner *planner, uint32_t first, uint32_t last)
-{
-	const struct tc_op *ops = planner->trace->ops;
-	uint32_t end = first;
-	while (planner->trace->has_events && end < last && ops[end + 1].event == ops[first].event &&
-	       ops[end + 1].phase == TC_OPTIMIZER)
-		end++;
-	return end;
-}
-
-static bool tci_is_update(const struct tc_planner *planner, uint32_t op)
-{
-	const struct tc_op *o = &planner->trace->ops[op];
-	return o->phase == TC_OPTIMIZER &&
-	       (!planner->trace->has_events ||
-	        (o->event != TC_NONE &&
-	         planner->trace->events[o->event].kind == TC_EVENT_OPTIMIZER));
-}
-
 enum tc_status tci_optimizer_run(struct tc_planner *planner, uint32_t step, struct tc_error *error)
 {
 	const struct tc_step *s = &planner->steps->steps[step];
-	const struct tc_op *ops = planner->trace->ops;
-	uint32_t op = s->first_op;
-	while (op <= s->last_op) {
-		/* The whole event, even where finer steps split it: the first of them runs it. */
-		uint32_t last = tci_update_last_op(planner, op, planner->trace->op_count - 1);
-		bool first_of_event =
-		    op == 0 || !planner->trace->has_events || ops[op - 1].event != ops[op].event;
-		if (tci_is_update(planner, op) && first_of_event) {
-			uint32_t event = ops[op].event;
-			TC_TRY(planner->policy->optimizer_event != NULL
-			           ? planner->policy->optimizer_event(planner->policy_self, planner,
-			                                              event, op, last, error)
-			           : tci_default_update(planner, op, last, error));
-		}
-		op = last + 1; /* ops of norm events and scaling are work of converts and updates */
+	for (uint32_t op = s->first_op; op <= s->last_op; op++) {
+		/* The whole update, even where finer steps split it: the first of them runs it. Ops
+		 * of norm events and scaling are work of converts and updates. */
+		uint32_t last = tc_plan_update_last(planner, op);
+		if (last == TC_NONE)
+			continue;
+		uint32_t event = planner->trace->ops[op].event;
+		TC_TRY(planner->policy->optimizer_event != NULL
+		           ? planner->policy->optimizer_event(planner->policy_self, planner, event,
+		                                              op, last, error)
+		           : tci_default_update(planner, op, last, error));
 	}
 	return TC_OK;
 }

@@ -241,4 +241,5 @@ void tci_touch_free(struct tc_planner *planner)
 	free(planner->gpu_use_next);
 	free(planner->gpu_uses);
 	free(planner->workspace_offset);
+	free(planner->update_last);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "small_plan.h"
@@ -77,6 +78,53 @@ static void test_without_events(void **state)
 		}
 		small_free(&small);
 	}
+}
+
+static uint64_t updates_of(const struct plan_case *plan)
+{
+	struct plan_kept kept = plan_case_keep(plan);
+	uint64_t count = 0;
+	for (uint64_t i = 0; i < kept.schedule->command_count; i++)
+		count += kept.schedule->commands[i].kind == TC_UPDATE;
+	plan_kept_free(&kept);
+	return count;
+}
+
+/** Without events a bucket of the header is one update: six parameters in buckets of four and two
+ * make two updates an iteration, in two iterations four. */
+static void test_buckets_without_events(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {"lru", "10cache:slack=0",
+	                                       "zero-infinity:reduce-bucket-size=1000"};
+	const struct test_model model = {.layers = 3, .params_per_module = 2, .no_events = true};
+	struct test_builder *b = test_model_builder(&model);
+	assert_int_equal(b->bucket_count, 6);
+	struct test_ids *first = &b->buckets[0], *second = &b->buckets[1];
+	uint32_t params[6];
+	for (size_t i = 0; i < 6; i++)
+		params[i] = b->buckets[i].items[0];
+	first->items = realloc(first->items, 4 * sizeof *first->items);
+	second->items = realloc(second->items, 2 * sizeof *second->items);
+	assert_non_null(first->items);
+	assert_non_null(second->items);
+	memcpy(first->items, params, 4 * sizeof *params);
+	memcpy(second->items, params + 4, 2 * sizeof *params);
+	first->count = first->capacity = 4;
+	second->count = second->capacity = 2;
+	for (size_t i = 2; i < 6; i++)
+		free(b->buckets[i].items);
+	b->bucket_count = 2;
+	struct small small = small_of(b, PLENTY);
+	for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+		struct plan_case plan = small_case(&small, policies[p]);
+		plan.requests = TC_REQUESTS_READS;
+		struct outcome outcome = plan_and_check(&plan, p);
+		if (outcome.status != TC_OK)
+			fail_msg("%s: %s", policies[p], outcome.text);
+		assert_int_equal(updates_of(&plan), 4);
+	}
+	small_free(&small);
 }
 
 /** Nothing says which optimizer ops belong together: only the GPU can run them. */
@@ -173,6 +221,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_unpacked_tensors_can_leave),
 	    cmocka_unit_test(test_without_events),
+	    cmocka_unit_test(test_buckets_without_events),
 	    cmocka_unit_test(test_without_events_and_buckets),
 	    cmocka_unit_test(test_requests_are_reads),
 	    cmocka_unit_test(test_micro_batches),

@@ -85,6 +85,11 @@ bool tc_plan_is_pinned(const struct tc_planner *planner, uint32_t tensor);
 uint64_t tc_plan_next_use(const struct tc_planner *planner, uint32_t tensor);
 /** State tensors (role master, exp_avg, exp_avg_sq) of a parameter, TC_NONE where absent. */
 uint32_t tc_plan_state_of(const struct tc_planner *planner, uint32_t param, enum tc_role role);
+/**
+ * The last op of the CPU update that starts with `op`; TC_NONE when none starts there. An update is
+ * all ops of one optimizer event; in a trace without events, consecutive ones of one bucket.
+ */
+uint32_t tc_plan_update_last(const struct tc_planner *planner, uint32_t op);
 /** The gradient tensor of a parameter (the last one in trace order), or TC_NONE. */
 uint32_t tc_plan_gradient_of(const struct tc_planner *planner, uint32_t param);
 

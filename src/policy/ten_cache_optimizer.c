@@ -23,24 +23,15 @@ enum tc_status tci_ten_cache_units(struct tci_ten_cache *cache, struct tc_planne
 {
 	const struct tc_trace *trace = tc_plan_trace(planner);
 	size_t capacity = 0;
-	for (uint32_t o = 0; o < trace->op_count; o++) {
-		const struct tc_op *op = &trace->ops[o];
-		bool update =
-		    op->phase == TC_OPTIMIZER &&
-		    (op->event == TC_NONE || trace->events[op->event].kind == TC_EVENT_OPTIMIZER);
-		if (!update)
+	for (uint32_t op = 0; op < trace->op_count; op++) {
+		uint32_t last = tc_plan_update_last(planner, op);
+		if (last == TC_NONE)
 			continue;
-		struct tci_unit *last =
-		    cache->unit_count == 0 ? NULL : &cache->units[cache->unit_count - 1];
-		if (last != NULL && op->event != TC_NONE && last->event == op->event) {
-			last->last_op = o;
-			continue;
-		}
 		if (!tc_grow_array(&cache->units, &capacity, cache->unit_count + 1u,
 		                   sizeof *cache->units))
 			return tc_error_no_memory(error, "optimizer units", cache->unit_count);
-		cache->units[cache->unit_count++] =
-		    (struct tci_unit){.first_op = o, .last_op = o, .event = op->event};
+		cache->units[cache->unit_count++] = (struct tci_unit){
+		    .first_op = op, .last_op = last, .event = trace->ops[op].event};
 	}
 	return TC_OK;
 }

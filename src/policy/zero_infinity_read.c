@@ -147,14 +147,6 @@ static enum tc_status tci_zero_read_accesses(struct tci_zero *zero, struct tc_pl
 
 /* ---------------------------------------------------------------- optimizer */
 
-static bool tci_zero_is_update(const struct tc_trace *trace, uint32_t op)
-{
-	const struct tc_op *o = &trace->ops[op];
-	return o->phase == TC_OPTIMIZER &&
-	       (!trace->has_events ||
-	        (o->event != TC_NONE && trace->events[o->event].kind == TC_EVENT_OPTIMIZER));
-}
-
 static enum tc_status tci_zero_add_unit_tensor(struct tci_zero *zero, struct tci_zero_unit *unit,
                                                uint32_t tensor, struct tc_error *error)
 {
@@ -219,15 +211,12 @@ static enum tc_status tci_zero_read_units(struct tci_zero *zero, struct tc_plann
 {
 	const struct tc_trace *trace = tc_plan_trace(planner);
 	for (uint32_t op = 0; op < trace->op_count; op++) {
-		if (!tci_zero_is_update(trace, op))
+		uint32_t last_op = tc_plan_update_last(planner, op);
+		if (last_op == TC_NONE)
 			continue;
 		struct tci_zero_unit unit = {.first_op = op,
-		                             .last_op = op,
+		                             .last_op = last_op,
 		                             .first_tensor = (uint32_t)zero->unit_tensors.count};
-		while (trace->has_events && unit.last_op + 1 < trace->op_count &&
-		       trace->ops[unit.last_op + 1].event == trace->ops[op].event &&
-		       trace->ops[unit.last_op + 1].phase == TC_OPTIMIZER)
-			unit.last_op++;
 		TC_TRY(tci_zero_read_unit(zero, planner, &unit, error));
 		TC_TRY(tci_zero_group_unit(zero, &unit, error));
 		if (!tc_grow_array(&zero->units, &zero->unit_capacity, zero->unit_count + 1,
