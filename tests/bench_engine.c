@@ -1,12 +1,15 @@
 /*
- * Commands per second through the engine, on one core.
+ * Commands per second through the engine, on one core, for real plans and for a hard one.
  *
- * The stream resembles 10Cache with its optimizer state on NVMe: per step a read, a copy up into
- * the slot of an earlier copy down, the step's compute with the lists a planner attaches (what
- * served it, memory that comes and goes), a copy down, a CPU update and a write; sizes are mostly a
- * few KiB, sometimes up to 200 MiB. The host waits for the last write of each iteration of 1,000
- * steps. Building a command is part of the time. The second line solves rates at every change
- * instead of looking them up.
+ * Real: the plans of policies for traces/opt13b.json on the default machine, made beforehand and
+ * played from memory.
+ *
+ * Hard: a stream that resembles 10Cache with all optimizer state on NVMe and only one compute in
+ * six commands. Per step a read, a copy up into the slot of an earlier copy down, the step's
+ * compute with the lists a planner attaches (what served it, memory that comes and goes), a copy
+ * down, a CPU update and a write; sizes are mostly a few KiB, sometimes up to 200 MiB. The host
+ * waits for the last write of each iteration of 1,000 steps. Building a command is part of the
+ * time. The last line solves rates at every change instead of looking them up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,7 @@
 #include "bench.h"
 #include "core.h"
 #include "random.h"
+#include "tencache/planner.h"
 
 #define STEPS 1000u
 #define ITERATIONS 100u
@@ -154,6 +158,86 @@ static bool measure(const struct tc_machine *machine, const char *name, bool use
 	return met;
 }
 
+/* ---------------------------------------------------------------- real plans */
+
+#define REAL_ITERATIONS 12
+#define REAL_REPEATS 3
+
+struct real {
+	struct tc_trace *trace;
+	struct tc_steps *steps;
+	struct tc_machine *machine;
+	struct tc_schedule *schedule;
+	struct load load;
+};
+
+static void require(enum tc_status status, const struct tc_error *error)
+{
+	if (status == TC_OK)
+		return;
+	fprintf(stderr, "bench_engine: %s\n", error->text);
+	exit(1);
+}
+
+static void play(void *self)
+{
+	struct real *real = self;
+	struct tc_error error = {0};
+	real->load = (struct load){0};
+	struct tc_timing_sink timings = {&real->load, count_report};
+	for (int repeat = 0; repeat < REAL_REPEATS; repeat++) {
+		struct tc_engine *engine;
+		require(tc_engine_create(real->machine, &timings, &engine, &error), &error);
+		struct tc_sink sink = tc_engine_sink(engine);
+		require(tc_schedule_play(real->schedule, &sink, &error), &error);
+		tc_engine_free(engine);
+	}
+}
+
+static bool measure_policy(struct real *real, const char *text, double goal)
+{
+	struct tc_error error = {0};
+	struct tc_policy_choice *policy;
+	require(tc_policy_parse(text, &policy, &error), &error);
+	require(tc_schedule_create(&real->schedule, &error), &error);
+	struct tc_sink sink = tc_schedule_sink(real->schedule);
+	struct tc_plan_options options = {.trace = real->trace,
+	                                  .steps = real->steps,
+	                                  .machine = real->machine,
+	                                  .policy = policy,
+	                                  .iterations = REAL_ITERATIONS,
+	                                  .sink = &sink};
+	require(tc_plan(&options, NULL, &error), &error);
+	struct bench_spread seconds = bench_seconds(play, real);
+	struct bench_spread rate = bench_rate(seconds, (double)real->load.reports);
+	char name[64];
+	snprintf(name, sizeof name, "engine, %s", text);
+	bool met = bench_print_rate(name, rate, "commands", goal);
+	tc_schedule_free(real->schedule);
+	tc_policy_choice_free(policy);
+	return met;
+}
+
+static bool measure_real(double goal)
+{
+	static const char *const policies[] = {"10cache", "lru", "zero-infinity:device=nvme"};
+	struct tc_error error = {0};
+	struct real real = {0};
+	require(tc_trace_read(TENCACHE_SOURCE_DIR "/traces/opt13b.json", &real.trace, &error),
+	        &error);
+	require(tc_steps_derive(real.trace, TC_GRANULARITY_MODULE, TC_REQUESTS_HOOK,
+	                        TC_FREES_LAST_USE, &real.steps, &error),
+	        &error);
+	require(tc_machine_load(TC_DEFAULT_MACHINE, NULL, &real.machine, &error), &error);
+	bool met = true;
+	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
+		met &= measure_policy(&real, policies[i], goal);
+	tc_machine_free(real.machine);
+	tc_steps_free(real.steps);
+	tc_trace_free(real.trace);
+	return met;
+}
+
 int main(void)
 {
 	const struct tc_machine machine = {
@@ -174,7 +258,8 @@ int main(void)
 	    .hook_ps = 2000000,
 	    .lanes = {1, 1, 1, 1, 1, 1, 1, 1},
 	};
-	bool met = measure(&machine, "engine", true, 6e6);
-	met &= measure(&machine, "engine, a solve per change", false, 1e6);
+	bool met = measure_real(6e6);
+	met &= measure(&machine, "engine, hard stream", true, 6e6);
+	met &= measure(&machine, "engine, hard, a solve per change", false, 1e6);
 	return met ? 0 : 1;
 }
