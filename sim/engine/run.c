@@ -95,6 +95,8 @@ static void begin_flow(struct tc_engine *engine, uint32_t index)
 	lane->rate = 0;
 	lane->rate_ps = engine->now_ps;
 	lane->work = (tci_work)node->flow_bytes << TC_WORK_BITS;
+	if (node->dependants != NULL)
+		__builtin_prefetch(node->dependants->owner, 1);
 	engine->due_ps[index] = TCI_NEVER;
 	engine->flowing |= 1u << index;
 	engine->flow_key |= (uint64_t)(node->shape + 1u) << (4 * index);
@@ -119,6 +121,20 @@ static void set_bound(struct tci_node *node, const struct tci_lane *lane)
 	}
 }
 
+/**
+ * More commands may wait than a cache holds. When one starts it is known whom its end will touch:
+ * the next one of its lane, and what waits for it.
+ */
+static void fetch_ahead(const struct tci_node *node)
+{
+	enum { LINE = 64, LINES = 3 }; /* what comes before the command in struct tci_node */
+	if (node->next != NULL)
+		for (size_t line = 0; line < LINES; line++)
+			__builtin_prefetch((const unsigned char *)node->next + line * LINE, 1);
+	if (node->dependants != NULL)
+		__builtin_prefetch(node->dependants);
+}
+
 static enum tc_status start_head(struct tc_engine *engine, uint32_t index, struct tc_error *error)
 {
 	struct tci_lane *lane = &engine->lanes[index];
@@ -135,6 +151,7 @@ static enum tc_status start_head(struct tc_engine *engine, uint32_t index, struc
 	engine->busy |= UINT32_C(1) << index;
 	node->previous_end_ps = previous;
 	node->start_ps = now;
+	fetch_ahead(node);
 	set_bound(node, lane);
 	if (node->fixed_ps == 0 && node->flow_bytes > 0) {
 		begin_flow(engine, index);

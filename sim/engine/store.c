@@ -69,6 +69,13 @@ static enum tc_status widen_window(struct tci_store *store, struct tc_error *err
 	return TC_OK;
 }
 
+/** Which block comes next is known, and that all of it will be written: have it at hand then. */
+static void fetch_ahead(const void *block, size_t bytes)
+{
+	for (size_t line = 0; line < bytes; line += STEP_BYTES)
+		__builtin_prefetch((const unsigned char *)block + line, 1);
+}
+
 static void *take_block(struct tci_store *store, size_t bytes, uint32_t *block_class)
 {
 	size_t steps = (bytes + STEP_BYTES - 1) / STEP_BYTES;
@@ -81,6 +88,8 @@ static void *take_block(struct tci_store *store, size_t bytes, uint32_t *block_c
 	struct tci_free *block = store->free_first[steps - 1];
 	if (block != NULL) {
 		store->free_first[steps - 1] = block->next;
+		if (block->next != NULL)
+			fetch_ahead(block->next, rounded);
 		return block;
 	}
 	if (store->fresh_bytes < rounded) {
