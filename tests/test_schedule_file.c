@@ -2,15 +2,19 @@
  * Schedule files: what is written reads back the same, plain and gzipped; what is broken is refused
  * with file, line, found and expected, and never crashes; no half file is left behind.
  */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -323,6 +327,9 @@ static void test_places_that_cannot_be(void **state)
 	assert_int_equal(tc_schedule_read(path, NULL, NULL, &back, &error), TC_IO);
 	error = (struct tc_error){0};
 	assert_int_equal(tc_schedule_read(files->folder, NULL, NULL, &back, &error), TC_IO);
+	error = (struct tc_error){0};
+	assert_int_equal(tc_schedule_writer_create(files->folder, &writer, &error), TC_IO);
+	assert_non_null(strstr(error.text, "is a directory"));
 	assert_int_equal(tc_schedule_writer_create("", &writer, NULL), TC_ARGUMENT);
 }
 
@@ -343,6 +350,92 @@ static void test_abandoned(void **state)
 	assert_int_equal(tc_schedule_read(files->plain, NULL, NULL, &back, NULL), TC_OK);
 	assert_true(oracle_same_schedule(schedule, back));
 	tc_schedule_free(back);
+	tc_schedule_free(schedule);
+	oracle_model_free(model);
+}
+
+/** What has the name of a link goes where the link points, and the link stays. */
+static void test_links_are_followed(void **state)
+{
+	struct files *files = *state;
+	struct tc_machine machine;
+	struct oracle_model *model = oracle_model_new(6, true);
+	struct tc_schedule *schedule = oracle_plan(model, 6, 1, &machine), *back;
+	struct stat status;
+	write_schedule(files->plain, schedule);
+	assert_int_equal(truncate(files->plain, 0), 0);
+	(void)remove(files->broken);
+	assert_int_equal(symlink("plan.jsonl", files->broken), 0);
+	write_schedule(files->broken, schedule);
+	assert_int_equal(lstat(files->broken, &status), 0);
+	assert_true(S_ISLNK(status.st_mode));
+	assert_int_equal(tc_schedule_read(files->plain, NULL, NULL, &back, NULL), TC_OK);
+	assert_true(oracle_same_schedule(schedule, back));
+	assert_int_equal(unlink(files->broken), 0);
+	tc_schedule_free(back);
+	tc_schedule_free(schedule);
+	oracle_model_free(model);
+}
+
+/** Somebody's pipe (or /dev/null, or a process substitution) is written to, never replaced. */
+static void test_pipes_stay_pipes(void **state)
+{
+	struct files *files = *state;
+	struct tc_machine machine;
+	struct oracle_model *model = oracle_model_new(6, true);
+	struct tc_schedule *schedule = oracle_plan(model, 6, 1, &machine);
+	struct stat status;
+	static char written[1 << 16], expected[1 << 16];
+	write_schedule(files->plain, schedule);
+	int plain = open(files->plain, O_RDONLY);
+	ssize_t size = read(plain, expected, sizeof expected);
+	(void)close(plain);
+	assert_in_range(size, 1, sizeof written - 1); /* fits into a pipe that nobody empties */
+	(void)remove(files->broken);
+	assert_int_equal(mkfifo(files->broken, 0600), 0);
+	int reader = open(files->broken, O_RDONLY | O_NONBLOCK);
+	assert_true(reader >= 0);
+	write_schedule(files->broken, schedule);
+	assert_int_equal(stat(files->broken, &status), 0);
+	assert_true(S_ISFIFO(status.st_mode));
+	assert_int_equal(read(reader, written, sizeof written), size);
+	assert_memory_equal(written, expected, (size_t)size);
+	(void)close(reader);
+	assert_int_equal(unlink(files->broken), 0);
+	tc_schedule_free(schedule);
+	oracle_model_free(model);
+}
+
+/** A program that is killed while it writes leaves nothing: remove_files() sees what is left. */
+static void test_killed(void **state)
+{
+	struct files *files = *state;
+	struct tc_machine machine;
+	struct oracle_model *model = oracle_model_new(6, true);
+	struct tc_schedule *schedule = oracle_plan(model, 6, 1, &machine);
+	int probe = -1, status;
+#ifdef O_TMPFILE
+	probe = open(files->folder, O_TMPFILE | O_WRONLY, 0600);
+#endif
+	if (probe < 0) {
+		print_message("skipped: no files without a name in this file system\n");
+	} else {
+		(void)close(probe);
+		pid_t child = fork();
+		assert_true(child >= 0);
+		if (child == 0) {
+			struct tc_schedule_writer *writer;
+			if (tc_schedule_writer_create(files->packed, &writer, NULL) != TC_OK)
+				_exit(1);
+			struct tc_sink sink = tc_schedule_writer_sink(writer);
+			if (sink.begin(sink.self, &schedule->info, NULL) != TC_OK)
+				_exit(1);
+			(void)raise(SIGKILL);
+			_exit(1);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	}
 	tc_schedule_free(schedule);
 	oracle_model_free(model);
 }
@@ -374,6 +467,8 @@ int main(void)
 	    cmocka_unit_test(test_truncated),        cmocka_unit_test(test_corrupt),
 	    cmocka_unit_test(test_messages),         cmocka_unit_test(test_places_that_cannot_be),
 	    cmocka_unit_test(test_abandoned),        cmocka_unit_test(test_numbers_that_do_not_fit),
+	    cmocka_unit_test(test_killed),           cmocka_unit_test(test_links_are_followed),
+	    cmocka_unit_test(test_pipes_stay_pipes),
 	};
 	return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -258,8 +258,8 @@ enum tc_status tc_command_copy(struct tc_command *target, const struct tc_comman
                                struct tc_error *error);
 void tc_command_clear(struct tc_command *command);
 
-/** Write a schedule file (JSON Lines, gzipped when `path` ends in .gz) to a temporary file that
- * end() renames; tc_schedule_writer_free() before end() removes it. */
+/** Write a schedule file (JSON Lines, gzipped when `path` ends in .gz). It gets its name in end();
+ * without that nothing is left behind. A pipe or a device is written to and never replaced. */
 struct tc_schedule_writer;
 enum tc_status tc_schedule_writer_create(const char *path, struct tc_schedule_writer **writer,
                                          struct tc_error *error);
