@@ -74,6 +74,9 @@ struct tc_storage_options {
 	uint32_t depth;           /**< I/Os in flight; 0: 8 */
 	uint64_t block_bytes;     /**< of one I/O; 0: 1 MiB */
 	bool direct;              /**< try O_DIRECT */
+	/** Asked between blocks while the files are written; true ends create(). NULL: never. */
+	bool (*cancelled)(void *self);
+	void *cancelled_self;
 };
 
 /** What was really obtained, for the report. */
@@ -92,6 +95,7 @@ struct tc_storage_task {
 	             uint64_t end_ps, enum tc_status status, const char *message);
 	void *done_self;
 	uint64_t remaining;       /**< private to the backend */
+	struct tc_storage_task *next; /**< private to the backend */
 };
 
 struct tc_storage_backend {
@@ -100,9 +104,16 @@ struct tc_storage_backend {
 	enum tc_status (*create)(const struct tc_storage_options *options,
 	                         uint64_t (*clock_ps)(void *clock), void *clock, void **self,
 	                         struct tc_error *error);
-	/** Register memory that tasks will use, where the backend can; never fails the run. */
+	/**
+	 * Register memory that tasks will use, where the backend can; never fails the run. Call it
+	 * before the first task; the memory must stay mapped until destroy().
+	 */
 	void (*register_memory)(void *self, void *memory, uint64_t bytes);
-	/** Append to the direction's FIFO: reads and writes each run in order, both at once. */
+	/**
+	 * Append to the direction's FIFO: reads and writes each run in order, both at once. The task
+	 * stays the caller's until done() was called, which happens once for each submitted task; the
+	 * next of its direction starts after done() returned.
+	 */
 	enum tc_status (*submit)(void *self, struct tc_storage_task *task, struct tc_error *error);
 	void (*facts)(void *self, struct tc_storage_facts *facts);
 	/** Wait for what runs, close and remove the files. NULL allowed. */
