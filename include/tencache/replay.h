@@ -25,6 +25,13 @@ enum tc_compute_mode {
 
 /* ---------------------------------------------------------------- device backends */
 
+/** Where a task stands when its `work` is called. */
+enum tc_device_stage {
+	TC_STAGE_BEGIN, /**< nothing has happened yet */
+	TC_STAGE_DONE,  /**< the copy is made; the lane has not been held yet */
+	TC_STAGE_HELD   /**< the lane was held as long as asked for; the end follows */
+};
+
 /** Work for one lane of the device: a copy, or compute that is modelled by time. */
 struct tc_device_task {
 	const struct tc_command *command;
@@ -32,12 +39,21 @@ struct tc_device_task {
 	void *target;          /**< copies: where to; NULL else */
 	const void *source;
 	uint64_t bytes;
-	uint64_t hold_ps;      /**< compute: keep the lane this long; 0: not at all */
-	uint64_t not_before_ps; /**< pacing: do not report the end earlier (replay clock); 0: none */
+	uint64_t hold_ps;      /**< compute: modelled duration; 0: none */
+	/** Do not end earlier (replay clock); 0: hold_ps after the start. */
+	uint64_t not_before_ps;
+	/** What the host does as part of the task, on the lane: checks, stamps, CPU work; NULL: none.
+	 * A device whose memory the host cannot reach does the like itself. */
+	void (*work)(void *self, const struct tc_device_task *task, enum tc_device_stage stage);
+	/** Asked now and then while the lane is held; true: end now. NULL: never. */
+	bool (*cancelled)(void *self);
 	/** Called by the backend's own thread when the task ends; must not block. */
 	void (*done)(void *self, const struct tc_device_task *task, uint64_t start_ps,
 	             uint64_t end_ps, enum tc_status status, const char *message);
-	void *done_self;
+	void *done_self; /**< `self` of done, work and cancelled */
+	/* Private to the backend while it has the task. */
+	struct tc_device_task *next;
+	uint64_t start_ps, due_ps;
 };
 
 /**
@@ -135,6 +151,8 @@ struct tc_replay_options {
 	enum tc_verify verify;
 	enum tc_compute_mode compute;
 	const struct tc_machine *throttle; /**< pace lanes by this machine; NULL: as fast as it goes */
+	/** For modelled times where `throttle` is NULL; NULL: the schedule's own, if it has one. */
+	const struct tc_machine *machine;
 	uint64_t dilate;      /**< stretch modelled time by this factor; 0: 1 */
 	uint32_t cpu_threads; /**< for the CPU optimizer; 0: all cores */
 	uint64_t random_delays; /**< tests: seed of random delays before tasks; 0: none */
@@ -146,7 +164,19 @@ struct tc_replay_facts {
 	uint64_t setup_ps, pin_ps, file_ps; /**< outside every timed region */
 	uint64_t verified_bytes, verify_ps;
 	uint64_t cpu_ps; /**< CPU time of the process during the run */
+	uint64_t run_ps; /**< from the first command to the last end, not divided by dilate */
+	/** Compute whose checks and stamps took longer than it was to last: raise `dilate`. */
+	uint64_t overrun_commands, overrun_ps;
+	uint64_t bounced_bytes; /**< passed through an aligned buffer on their way to or from a drive */
 };
+
+/**
+ * What the engine predicts for a stored schedule: as it is, but for drive commands, which move whole
+ * 4 KiB blocks here. The sink receives the timing of every command.
+ */
+enum tc_status tc_replay_predict(const struct tc_schedule *schedule,
+                                 const struct tc_machine *machine,
+                                 const struct tc_timing_sink *timing, struct tc_error *error);
 
 struct tc_replay;
 /** Allocate pools, create files, write the initial content. Nothing is timed yet. */

@@ -1,0 +1,121 @@
+/** @file pacing.c
+ * Predictions of a stored schedule, and the deadlines made of them.
+ *
+ * The rule of a deadline is due = max(due of the lane's predecessor, dues of the dependencies, due of
+ * the issue) + modelled duration. With the engine's durations, which hold every sharing of links,
+ * that is the engine's own end time, so the engine is run once over the schedule and its times are
+ * the deadlines. They do not depend on what was measured: a command that is late does not delay the
+ * deadlines of those behind it, and errors of the timer do not add up.
+ */
+#include "pacing.h"
+
+#include <stdlib.h>
+
+#include "tencache/engine.h"
+#include "tencache/units.h"
+
+#define BLOCK_BYTES 4096u
+
+/* ---------------------------------------------------------------- prediction */
+
+/** Hands commands on, with the bytes that really move. */
+struct padding {
+	struct tc_sink next;
+};
+
+static enum tc_status pad_begin(void *self, const struct tc_plan_info *info, struct tc_error *error)
+{
+	struct padding *padding = self;
+	return padding->next.begin(padding->next.self, info, error);
+}
+
+static enum tc_status pad_command(void *self, const struct tc_command *command,
+                                  struct tc_error *error)
+{
+	struct padding *padding = self;
+	struct tc_command padded = *command;
+	bool drive =
+	    command->queue == TC_QUEUE_NVME_READ || command->queue == TC_QUEUE_NVME_WRITE;
+	if (drive && !tc_align_up(command->bytes, BLOCK_BYTES, &padded.bytes))
+		padded.bytes = command->bytes;
+	return padding->next.command(padding->next.self, &padded, error);
+}
+
+static enum tc_status pad_end(void *self, const struct tc_plan_end *end, struct tc_error *error)
+{
+	struct padding *padding = self;
+	return padding->next.end(padding->next.self, end, error);
+}
+
+enum tc_status tc_replay_predict(const struct tc_schedule *schedule,
+                                 const struct tc_machine *machine,
+                                 const struct tc_timing_sink *timing, struct tc_error *error)
+{
+	struct tc_engine *engine;
+	TC_TRY(tc_engine_create(machine, timing, &engine, error));
+	struct padding padding = {.next = tc_engine_sink(engine)};
+	struct tc_sink sink = {
+	    .self = &padding, .begin = pad_begin, .command = pad_command, .end = pad_end};
+	enum tc_status status = tc_schedule_play(schedule, &sink, error);
+	tc_engine_free(engine);
+	return status;
+}
+
+/* ---------------------------------------------------------------- deadlines */
+
+struct recorder {
+	struct tci_pace *pace;
+	uint64_t setup_end_ps;
+};
+
+static enum tc_status record(void *self, const struct tc_command *command,
+                             const struct tc_timing *timing, struct tc_error *error)
+{
+	struct recorder *recorder = self;
+	(void)error;
+	recorder->pace->issue_ps[command->id] = timing->issue_ps;
+	recorder->pace->end_ps[command->id] = timing->end_ps;
+	if (command->iteration == TC_ITERATION_INIT && timing->end_ps > recorder->setup_end_ps)
+		recorder->setup_end_ps = timing->end_ps;
+	return TC_OK;
+}
+
+enum tc_status tci_pace_create(const struct tc_schedule *schedule, const struct tc_machine *machine,
+                               struct tci_pace *pace, struct tc_error *error)
+{
+	uint64_t count = schedule->command_count;
+	*pace = (struct tci_pace){tc_alloc_array((size_t)count + 1, sizeof(uint64_t)),
+	                          tc_alloc_array((size_t)count + 1, sizeof(uint64_t))};
+	if (pace->issue_ps == NULL || pace->end_ps == NULL)
+		return tc_error_no_memory(error, "deadlines", count * 2 * sizeof(uint64_t));
+	struct recorder recorder = {.pace = pace};
+	struct tc_timing_sink sink = {&recorder, record};
+	TC_TRY(tc_replay_predict(schedule, machine, &sink, error));
+	/* Setting up is not paced: memory is pinned when the run begins. */
+	for (uint64_t c = 0; c < count; c++) {
+		uint64_t setup = recorder.setup_end_ps;
+		pace->issue_ps[c] = pace->issue_ps[c] > setup ? pace->issue_ps[c] - setup : 0;
+		pace->end_ps[c] = pace->end_ps[c] > setup ? pace->end_ps[c] - setup : 0;
+	}
+	return TC_OK;
+}
+
+void tci_pace_clear(struct tci_pace *pace)
+{
+	free(pace->issue_ps);
+	free(pace->end_ps);
+	*pace = (struct tci_pace){NULL, NULL};
+}
+
+uint64_t tci_compute_ps(const struct tc_command *command, const struct tc_machine *machine)
+{
+	uint64_t ps = 0;
+	if (command->kind != TC_CONVERT)
+		return command->duration_ps;
+	if (machine == NULL)
+		return 0;
+	/* As the engine: repacking and bucket copies keep the bits, other conversions do not. */
+	bool copies = command->why == TC_WHY_REPACK || command->why == TC_WHY_BUCKET;
+	uint64_t rate = machine->memory_bytes_per_s[copies ? TC_COPY : TC_ELEMENTWISE];
+	return tc_mul_div_ceil(command->traffic_bytes, TC_PS_PER_S, rate, &ps) ? ps : 0;
+}
