@@ -13,7 +13,8 @@ static uint64_t nanoseconds(const struct timespec *time)
 
 static struct timespec from_nanoseconds(uint64_t ns)
 {
-	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
+	                         .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
 void tci_clock_start(struct tci_clock *clock)

@@ -1,6 +1,7 @@
 /** @file device_host.c
- * The device `host`: "GPU memory" is an ordinary arena, copies are memcpy by worker threads, compute
- * keeps its lane until a deadline. With it every schedule runs, and is checked, on any computer.
+ * The device `host`: "GPU memory" is an ordinary arena, copies are memcpy by worker threads,
+ * compute keeps its lane until a deadline. With it every schedule runs, and is checked, on any
+ * computer.
  */
 #include <errno.h>
 #include <stdlib.h>

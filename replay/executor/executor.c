@@ -7,8 +7,7 @@
 
 #include "executor.h"
 
-static enum tc_status check_options(const struct tc_replay_options *options,
-                                    struct tc_error *error)
+static enum tc_status check_options(const struct tc_replay_options *options, struct tc_error *error)
 {
 	const struct tc_plan_info *info = &options->schedule->info;
 	if (info->unlimited_memory)
@@ -22,17 +21,18 @@ static enum tc_status check_options(const struct tc_replay_options *options,
 		                    "slow down");
 	for (uint64_t c = 0; c < options->schedule->command_count; c++)
 		if (options->schedule->commands[c].queue == TC_QUEUE_GPU_NVME)
-			return tc_error_set(error, TC_ARGUMENT,
-			                    "command %llu uses a direct path between drive and GPU, "
-			                    "which device %s does not have",
-			                    (unsigned long long)c, options->device->name);
+			return tc_error_set(
+			    error, TC_ARGUMENT,
+			    "command %llu uses a direct path between drive and GPU, "
+			    "which device %s does not have",
+			    (unsigned long long)c, options->device->name);
 	return TC_OK;
 }
 
 static enum tc_status init_locks(struct tc_replay *replay, struct tc_error *error)
 {
-	bool made = sem_init(&replay->wake, 0, 0) == 0 &&
-	            pthread_mutex_init(&replay->mutex, NULL) == 0;
+	bool made =
+	    sem_init(&replay->wake, 0, 0) == 0 && pthread_mutex_init(&replay->mutex, NULL) == 0;
 	for (uint32_t lane = 0; lane < TC_MAX_LANES && made; lane++)
 		made = pthread_mutex_init(&replay->lanes[lane].mutex, NULL) == 0;
 	return made ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no locks for a replay");
@@ -89,11 +89,11 @@ static enum tc_status create(struct tc_replay *replay, struct tc_error *error)
 		                       error));
 	TC_TRY(replay->options.device->create(replay->lane_count, tci_clock_ps, &replay->clock,
 	                                      &replay->device, error));
-	TC_TRY(tci_memory_create(replay, error));
+	TC_TRY(tci_contents_create(replay, error));
 	TC_TRY(tci_io_create(replay, error));
 	TC_TRY(create_workers(replay, error));
 	register_memory(replay);
-	return tci_memory_fill(replay, error);
+	return tci_contents_fill(replay, error);
 }
 
 enum tc_status tc_replay_create(const struct tc_replay_options *options, struct tc_replay **replay,
@@ -108,7 +108,7 @@ enum tc_status tc_replay_create(const struct tc_replay_options *options, struct 
 	made->info = &options->schedule->info;
 	made->count = options->schedule->command_count;
 	made->dilate = options->dilate > 0 ? options->dilate : 1;
-	made->machine = options->throttle != NULL ? options->throttle
+	made->machine = options->throttle != NULL  ? options->throttle
 	                : options->machine != NULL ? options->machine
 	                                           : made->info->machine;
 	tci_clock_start(&made->clock);
@@ -158,7 +158,7 @@ void tc_replay_free(struct tc_replay *replay)
 	tci_lanes_destroy(replay->own);
 	tci_team_destroy(replay->team);
 	if (replay->pools != NULL)
-		tci_memory_clear(replay);
+		tci_contents_clear(replay);
 	if (replay->device != NULL)
 		replay->options.device->destroy(replay->device);
 	tci_io_clear(replay);

@@ -79,8 +79,8 @@ struct tc_replay {
 	/* graph */
 	struct tci_progress *states;
 	uint64_t *first_dependant, *dependants; /**< of command c: [first[c], first[c + 1]) */
-	uint64_t *first_after; /**< index of a command's binds in `after` */
-	uint64_t *after;       /**< version that each written bind is left with */
+	uint64_t *first_after;                  /**< index of a command's binds in `after` */
+	uint64_t *after;                        /**< version that each written bind is left with */
 	struct tci_exec_lane lanes[TC_MAX_LANES];
 	uint32_t lane_count;
 	bool *computed; /**< per tensor: its content is what updates compute, not synthetic */
@@ -128,10 +128,10 @@ uint32_t tci_root(const struct tc_plan_info *info, uint32_t tensor);
 
 /* ---------------------------------------------------------------- executor_memory.c */
 
-enum tc_status tci_memory_create(struct tc_replay *replay, struct tc_error *error);
-enum tc_status tci_memory_fill(struct tc_replay *replay, struct tc_error *error);
-enum tc_status tci_memory_verify_final(struct tc_replay *replay, struct tc_error *error);
-void tci_memory_clear(struct tc_replay *replay);
+enum tc_status tci_contents_create(struct tc_replay *replay, struct tc_error *error);
+enum tc_status tci_contents_fill(struct tc_replay *replay, struct tc_error *error);
+enum tc_status tci_contents_verify_final(struct tc_replay *replay, struct tc_error *error);
+void tci_contents_clear(struct tc_replay *replay);
 /** Address of a place in a GPU or CPU pool. */
 static inline unsigned char *tci_at(const struct tc_replay *replay, uint32_t pool, uint64_t offset)
 {
@@ -141,7 +141,7 @@ static inline unsigned char *tci_at(const struct tc_replay *replay, uint32_t poo
 /* ---------------------------------------------------------------- executor_run.c */
 
 /** Remember the first failure and stop. Thread-safe. */
-void tci_fail(struct tc_replay *replay, enum tc_status status, const char *format, ...)
+void tci_abort_run(struct tc_replay *replay, enum tc_status status, const char *format, ...)
     TC_PRINTF(3, 4);
 bool tci_stopping(const struct tc_replay *replay);
 /** A command has ended: release what waits for it. */
@@ -172,8 +172,8 @@ enum tc_status tci_io_now(struct tc_replay *replay, uint32_t pool, bool write, v
 /* ---------------------------------------------------------------- executor_check.c */
 
 /**
- * Is [offset, offset + bytes) of a tensor's version at `memory`? Else the run fails, naming command,
- * tensor, version and offset. `when` says at which point it was looked at.
+ * Is [offset, offset + bytes) of a tensor's version at `memory`? Else the run fails, naming
+ * command, tensor, version and offset. `when` says at which point it was looked at.
  */
 bool tci_check(struct tc_replay *replay, const struct tc_command *command, uint32_t tensor,
                uint64_t version, uint64_t offset, const void *memory, uint64_t bytes,

@@ -24,20 +24,21 @@ bool tci_check(struct tc_replay *replay, const struct tc_command *command, uint3
 		return true;
 	const char *name = replay->info->tensors[tensor].name;
 	if (command == NULL)
-		tci_fail(replay, TC_UNSAFE,
-		         "wrong content %s: tensor %u '%s' version %llu, first wrong byte at "
-		         "offset %llu",
-		         when, (unsigned)tensor, name != NULL ? name : "",
-		         (unsigned long long)version, (unsigned long long)wrong);
+		tci_abort_run(replay, TC_UNSAFE,
+		              "wrong content %s: tensor %u '%s' version %llu, first wrong byte at "
+		              "offset %llu",
+		              when, (unsigned)tensor, name != NULL ? name : "",
+		              (unsigned long long)version, (unsigned long long)wrong);
 	else
-		tci_fail(replay, TC_UNSAFE,
-		         "wrong content %s command %llu (%s on %s, iteration %d, step %u): tensor "
-		         "%u '%s' version %llu, first wrong byte at offset %llu",
-		         when, (unsigned long long)command->id, tc_command_kind_name(command->kind),
-		         tc_queue_name(command->queue),
-		         command->iteration == TC_ITERATION_INIT ? -1 : (int)command->iteration,
-		         (unsigned)command->step, (unsigned)tensor, name != NULL ? name : "",
-		         (unsigned long long)version, (unsigned long long)wrong);
+		tci_abort_run(
+		    replay, TC_UNSAFE,
+		    "wrong content %s command %llu (%s on %s, iteration %d, step %u): tensor "
+		    "%u '%s' version %llu, first wrong byte at offset %llu",
+		    when, (unsigned long long)command->id, tc_command_kind_name(command->kind),
+		    tc_queue_name(command->queue),
+		    command->iteration == TC_ITERATION_INIT ? -1 : (int)command->iteration,
+		    (unsigned)command->step, (unsigned)tensor, name != NULL ? name : "",
+		    (unsigned long long)version, (unsigned long long)wrong);
 	return false;
 }
 

@@ -3,8 +3,8 @@
  * op reads and writes is looked at, its workspace is scribbled over, all its writes are left, then
  * its other reads are looked at, so that an output laid over an input is seen.
  *
- * A partial write makes a new version of the whole tensor, so the whole tensor is left. Content that
- * was looked at and not touched since is not looked at again within the command.
+ * A partial write makes a new version of the whole tensor, so the whole tensor is left. Content
+ * that was looked at and not touched since is not looked at again within the command.
  *
  * Without a trace nobody knows the order inside the command: what is only read, and shares no byte
  * with what is written, is looked at; then what is written is left, what lives on last.
@@ -24,7 +24,7 @@ enum sight {
 struct walk {
 	struct tc_replay *replay;
 	const struct tc_command *command;
-	uint64_t *versions; /**< now */
+	uint64_t *versions;   /**< now */
 	unsigned char *sight; /**< enum sight */
 };
 
@@ -172,8 +172,9 @@ static void walk_without_trace(struct walk *walk)
 		for (uint32_t b = 0; b < command->bind_count; b++) {
 			const struct tc_bind *bind = &command->binds[b];
 			enum tc_tensor_kind kind =
-			    bind->tensor == TC_NONE ? TC_TEMP
-			                            : walk->replay->info->tensors[bind->tensor].kind;
+			    bind->tensor == TC_NONE
+			        ? TC_TEMP
+			        : walk->replay->info->tensors[bind->tensor].kind;
 			if (bind->access == TC_READ || bind->tensor == TC_NONE ||
 			    (kind != TC_TEMP) != (lives_on == 1))
 				continue;
@@ -191,8 +192,8 @@ static bool walk_begin(struct walk *walk, struct tc_replay *replay,
 	walk->sight = tc_alloc_array(count, sizeof *walk->sight);
 	if (walk->versions != NULL && walk->sight != NULL)
 		return true;
-	tci_fail(replay, TC_NO_MEMORY, "out of memory in command %llu",
-	         (unsigned long long)command->id);
+	tci_abort_run(replay, TC_NO_MEMORY, "out of memory in command %llu",
+	              (unsigned long long)command->id);
 	return false;
 }
 

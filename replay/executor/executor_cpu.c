@@ -38,8 +38,7 @@ bool tci_adam_find(const struct tc_plan_info *info, const struct tc_command *com
 	uint32_t counts[4] = {0, 0, 0, 0}, at[4] = {0, 0, 0, 0};
 	for (uint32_t b = 0; b < command->bind_count; b++) {
 		const struct tc_bind *bind = &command->binds[b];
-		const bool is[4] = {is_gradient(info, bind),
-		                    is_state(info, bind, TC_ROLE_MASTER),
+		const bool is[4] = {is_gradient(info, bind), is_state(info, bind, TC_ROLE_MASTER),
 		                    is_state(info, bind, TC_ROLE_EXP_AVG),
 		                    is_state(info, bind, TC_ROLE_EXP_AVG_SQ)};
 		for (int i = 0; i < 4; i++)
@@ -60,7 +59,8 @@ bool tci_adam_find(const struct tc_plan_info *info, const struct tc_command *com
 static bool is_adam(const struct tc_plan_info *info, const struct tc_command *command, uint32_t b)
 {
 	struct tci_adam_binds found;
-	for (uint32_t k = 0; k < command->bind_count && tci_adam_find(info, command, k, &found); k++)
+	for (uint32_t k = 0; k < command->bind_count && tci_adam_find(info, command, k, &found);
+	     k++)
 		if (b == found.master || b == found.exp_avg || b == found.exp_avg_sq)
 			return true;
 	return false;
@@ -128,7 +128,7 @@ static void remember(struct tc_replay *replay, uint32_t tensor, uint64_t version
 {
 	struct tc_error error = {0};
 	if (tc_content_remember(replay->hashes, tensor, version, memory, bytes, &error) != TC_OK)
-		tci_fail(replay, error.status, "%s", error.text);
+		tci_abort_run(replay, error.status, "%s", error.text);
 }
 
 static void update_one(struct tc_replay *replay, const struct tc_command *command,

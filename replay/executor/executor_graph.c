@@ -96,8 +96,8 @@ static uint64_t op_writes(const struct tc_replay *replay, const struct tc_comman
 }
 
 /**
- * With a trace the ops tell. Without one a written bind is left with the version in which the tensor
- * is next named, since a schedule names the version of everything it touches.
+ * With a trace the ops tell. Without one a written bind is left with the version in which the
+ * tensor is next named, since a schedule names the version of everything it touches.
  */
 static enum tc_status find_versions(struct tc_replay *replay, struct tc_error *error)
 {
@@ -116,15 +116,13 @@ static enum tc_status find_versions(struct tc_replay *replay, struct tc_error *e
 			const struct tc_bind *bind = &command->binds[b];
 			if (bind->tensor == TC_NONE)
 				continue;
-			bool entry =
-			    command->kind == TC_COMPUTE || bind->access == TC_READ_WRITE;
+			bool entry = command->kind == TC_COMPUTE || bind->access == TC_READ_WRITE;
 			after[b] = bind->version;
 			if (entry && bind->access != TC_READ && replay->info->trace != NULL)
 				after[b] += op_writes(replay, command, bind->tensor);
 			else if (entry && bind->access != TC_READ)
-				after[b] = named[bind->tensor] != UINT64_MAX
-				               ? named[bind->tensor]
-				               : bind->version + 1;
+				after[b] = named[bind->tensor] != UINT64_MAX ? named[bind->tensor]
+				                                             : bind->version + 1;
 		}
 		for (uint32_t b = 0; b < command->bind_count; b++)
 			if (command->binds[b].tensor != TC_NONE)

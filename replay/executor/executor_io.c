@@ -3,8 +3,8 @@
  * memory is aligned goes straight (its *body*); the tail below a block, or everything where the
  * memory is not aligned, goes through a buffer (its *rest*).
  *
- * A write is looked at on an own lane before it is handed over; a read afterwards, and copied out of
- * the buffer. Two commands of a lane may be in flight where they touch separate memory, but they
+ * A write is looked at on an own lane before it is handed over; a read afterwards, and copied out
+ * of the buffer. Two commands of a lane may be in flight where they touch separate memory, but they
  * complete in order, because dependencies on the first may be implied by one on the second.
  */
 #include <stdio.h>
@@ -37,8 +37,8 @@ static void complete_in_order(struct tc_replay *replay, struct tci_exec_lane *la
 	       io_at(replay, lane->next_end)->finished) {
 		uint64_t id = lane->next_end;
 		struct tci_io *io = io_at(replay, id);
-		uint64_t start_ps = io->start_ps > lane->last_end_ps ? io->start_ps
-		                                                     : lane->last_end_ps;
+		uint64_t start_ps =
+		    io->start_ps > lane->last_end_ps ? io->start_ps : lane->last_end_ps;
 		uint64_t end_ps = io->end_ps > start_ps ? io->end_ps : start_ps;
 		lane->last_end_ps = end_ps;
 		lane->next_end = replay->states[id].next_in_lane;
@@ -65,13 +65,12 @@ static void after_work(void *self, const struct tc_device_task *task, enum tc_de
 	struct tc_replay *replay = self;
 	const struct tc_command *command = task->command;
 	struct tci_io *io = io_at(replay, command->id);
-	if (stage != TC_STAGE_BEGIN || command->queue != TC_QUEUE_NVME_READ ||
-	    tci_stopping(replay))
+	if (stage != TC_STAGE_BEGIN || command->queue != TC_QUEUE_NVME_READ || tci_stopping(replay))
 		return;
 	if (io->rest_bytes > 0)
 		memcpy(io->memory + io->body_bytes, io->rest.memory, (size_t)io->rest_bytes);
-	(void)tci_check(replay, command, command->tensor, command->version,
-	                command->tensor_offset, io->memory, command->bytes, "after the read of");
+	(void)tci_check(replay, command, command->tensor, command->version, command->tensor_offset,
+	                io->memory, command->bytes, "after the read of");
 }
 
 static void after_done(void *self, const struct tc_device_task *task, uint64_t start_ps,
@@ -92,8 +91,8 @@ static void transferred(struct tc_replay *replay, uint64_t id)
 {
 	struct tc_device_task *after = &replay->tasks[id];
 	bool read = command_at(replay, id)->queue == TC_QUEUE_NVME_READ;
-	bool work = read && (io_at(replay, id)->rest_bytes > 0 ||
-	                     replay->options.verify != TC_VERIFY_OFF);
+	bool work =
+	    read && (io_at(replay, id)->rest_bytes > 0 || replay->options.verify != TC_VERIFY_OFF);
 	if (!work && after->not_before_ps == 0) {
 		finish(replay, id);
 		return;
@@ -112,10 +111,10 @@ static void io_done(void *self, const struct tc_storage_task *task, uint64_t sta
 	struct tci_io *io = io_at(replay, id);
 	struct tci_exec_lane *lane = &replay->lanes[replay->states[id].lane];
 	if (status != TC_OK)
-		tci_fail(replay, status, "command %llu (%s of tensor %u): %s",
-		         (unsigned long long)id, task->write ? "write" : "read",
-		         (unsigned)task->command->tensor,
-		         message != NULL ? message : "the drive failed");
+		tci_abort_run(replay, status, "command %llu (%s of tensor %u): %s",
+		              (unsigned long long)id, task->write ? "write" : "read",
+		              (unsigned)task->command->tensor,
+		              message != NULL ? message : "the drive failed");
 	pthread_mutex_lock(&lane->mutex);
 	if (io->start_ps == 0 || start_ps < io->start_ps)
 		io->start_ps = start_ps;
@@ -158,8 +157,8 @@ static void before_work(void *self, const struct tc_device_task *task, enum tc_d
 	struct tci_io *io = io_at(replay, command->id);
 	if (stage != TC_STAGE_BEGIN)
 		return;
-	(void)tci_check(replay, command, command->tensor, command->version,
-	                command->tensor_offset, io->memory, command->bytes, "before the write of");
+	(void)tci_check(replay, command, command->tensor, command->version, command->tensor_offset,
+	                io->memory, command->bytes, "before the write of");
 	if (io->rest_bytes == 0)
 		return;
 	unsigned char *buffer = io->rest.memory;
@@ -277,10 +276,10 @@ static enum tc_status give_buffers(struct tc_replay *replay, struct tc_error *er
 		if (!is_drive(command_at(replay, c)->queue))
 			continue;
 		struct tci_io *io = io_at(replay, c);
-		io->rest.memory = replay->buffers[lane] == NULL
-		                      ? NULL
-		                      : replay->buffers[lane] +
-		                            turn[lane]++ % 2 * replay->buffer_bytes[lane];
+		io->rest.memory =
+		    replay->buffers[lane] == NULL
+		        ? NULL
+		        : replay->buffers[lane] + turn[lane]++ % 2 * replay->buffer_bytes[lane];
 	}
 	return TC_OK;
 }

@@ -86,10 +86,11 @@ static enum tc_status create_file(struct tc_replay *replay, uint32_t pool, struc
 	struct tc_storage_options options = replay->options.storage_options;
 	char name[128];
 	if (replay->options.storage == NULL || options.directory_count == 0)
-		return tc_error_set(error, TC_ARGUMENT,
-		                    "the schedule has content on NVMe (pool '%s'): name a directory "
-		                    "on the drive with --nvme-dir",
-		                    replay->info->pools[pool].name);
+		return tc_error_set(
+		    error, TC_ARGUMENT,
+		    "the schedule has content on NVMe (pool '%s'): name a directory "
+		    "on the drive with --nvme-dir",
+		    replay->info->pools[pool].name);
 	const char *first = options.name != NULL ? options.name : replay->info->trace_name;
 	(void)snprintf(name, sizeof name, "%s-%s", first != NULL ? first : "schedule",
 	               replay->info->pools[pool].name);
@@ -103,7 +104,7 @@ static enum tc_status create_file(struct tc_replay *replay, uint32_t pool, struc
 	                                       &replay->pools[pool].storage, error);
 }
 
-enum tc_status tci_memory_create(struct tc_replay *replay, struct tc_error *error)
+enum tc_status tci_contents_create(struct tc_replay *replay, struct tc_error *error)
 {
 	const struct tc_plan_info *info = replay->info;
 	replay->pools = tc_alloc_array((size_t)info->pool_count + 1, sizeof *replay->pools);
@@ -134,7 +135,7 @@ enum tc_status tci_memory_create(struct tc_replay *replay, struct tc_error *erro
 	return TC_OK;
 }
 
-void tci_memory_clear(struct tc_replay *replay)
+void tci_contents_clear(struct tc_replay *replay)
 {
 	for (uint32_t p = 0; replay->pools != NULL && p < replay->info->pool_count; p++) {
 		if (replay->pools[p].storage != NULL)
@@ -224,7 +225,7 @@ static enum tc_status fill_all(struct tc_replay *replay, struct buffer *buffer,
 	return TC_OK;
 }
 
-enum tc_status tci_memory_fill(struct tc_replay *replay, struct tc_error *error)
+enum tc_status tci_contents_fill(struct tc_replay *replay, struct tc_error *error)
 {
 	struct buffer buffer = {NULL, 0};
 	enum tc_status status = fill_all(replay, &buffer, error);
@@ -253,7 +254,7 @@ static enum tc_status verify_place(struct tc_replay *replay, const struct tc_fin
 	return TC_OK;
 }
 
-enum tc_status tci_memory_verify_final(struct tc_replay *replay, struct tc_error *error)
+enum tc_status tci_contents_verify_final(struct tc_replay *replay, struct tc_error *error)
 {
 	struct buffer buffer = {NULL, 0};
 	enum tc_status status = TC_OK;

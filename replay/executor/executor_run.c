@@ -1,10 +1,10 @@
 /** @file executor_run.c
  * Issue, admission, completion.
  *
- * A command may be handed over (to device, storage or own lanes) once it is issued, its dependencies
- * have ended and the commands before it in its lane were handed over; the FIFO there sees to the
- * end of the lane's predecessor. `remaining` counts dependencies and the issue; whoever takes it to
- * 0 pumps the lane, so completions release their dependants and nobody polls.
+ * A command may be handed over (to device, storage or own lanes) once it is issued, its
+ * dependencies have ended and the commands before it in its lane were handed over; the FIFO there
+ * sees to the end of the lane's predecessor. `remaining` counts dependencies and the issue; whoever
+ * takes it to 0 pumps the lane, so completions release their dependants and nobody polls.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 /* ---------------------------------------------------------------- failure */
 
-void tci_fail(struct tc_replay *replay, enum tc_status status, const char *format, ...)
+void tci_abort_run(struct tc_replay *replay, enum tc_status status, const char *format, ...)
 {
 	char text[1024];
 	va_list list;
@@ -49,10 +49,9 @@ static enum tc_status stopped(struct tc_replay *replay, struct tc_error *error)
 	pthread_mutex_unlock(&replay->mutex);
 	if (first.status != TC_OK)
 		return tc_error_set(error, first.status, "%s", first.text);
-	return tc_error_set(error, TC_IO,
-	                    "the replay was cancelled: %llu of %llu commands had ended",
-	                    (unsigned long long)atomic_load(&replay->ended),
-	                    (unsigned long long)replay->count);
+	return tc_error_set(
+	    error, TC_IO, "the replay was cancelled: %llu of %llu commands had ended",
+	    (unsigned long long)atomic_load(&replay->ended), (unsigned long long)replay->count);
 }
 
 /* ---------------------------------------------------------------- admission and completion */
@@ -217,8 +216,7 @@ enum tc_status tc_replay_advance(struct tc_replay *replay, uint32_t iteration, u
 {
 	begin(replay);
 	while (replay->next_issue < replay->count && !tci_stopping(replay)) {
-		const struct tc_command *command =
-		    &replay->schedule->commands[replay->next_issue];
+		const struct tc_command *command = &replay->schedule->commands[replay->next_issue];
 		if (!comes_before(command, iteration, step))
 			return TC_OK;
 		issue(replay, command);
@@ -253,7 +251,7 @@ enum tc_status tc_replay_finish(struct tc_replay *replay, struct tc_error *error
 	replay->facts.run_ps = tci_clock_ps(&replay->clock) - replay->base_ps;
 	replay->facts.cpu_ps = tci_clock_cpu_ps() - replay->begin_cpu_ps;
 	if (status == TC_OK && replay->options.verify != TC_VERIFY_OFF)
-		status = tci_memory_verify_final(replay, error);
+		status = tci_contents_verify_final(replay, error);
 	if (status == TC_OK && tci_stopping(replay))
 		status = stopped(replay, error);
 	if (status == TC_OK)

@@ -33,8 +33,9 @@ static void task_done(void *self, const struct tc_device_task *task, uint64_t st
 {
 	struct tc_replay *replay = self;
 	if (status != TC_OK)
-		tci_fail(replay, status, "command %llu: %s", (unsigned long long)task->command->id,
-		         message != NULL ? message : "the device failed");
+		tci_abort_run(replay, status, "command %llu: %s",
+		              (unsigned long long)task->command->id,
+		              message != NULL ? message : "the device failed");
 	tci_complete(replay, task->command->id, start_ps, end_ps);
 }
 
@@ -131,8 +132,8 @@ static void submit_to_device(struct tc_replay *replay, struct tc_device_task *ta
 	enum tc_status status = replay->options.device->submit(replay->device, task, &error);
 	if (status == TC_OK)
 		return;
-	tci_fail(replay, status, "command %llu: %s", (unsigned long long)task->command->id,
-	         error.text);
+	tci_abort_run(replay, status, "command %llu: %s", (unsigned long long)task->command->id,
+	              error.text);
 	tci_complete(replay, task->command->id, 0, 0);
 }
 

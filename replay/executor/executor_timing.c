@@ -2,11 +2,11 @@
  * Measured times, handed on in order of end, with the stalls of the compute lane by cause.
  *
  * Causes come from the engine's own walk (sim/engine/stall.c, rules in sim/engine/README.md) over
- * the measured times. Two things differ. The lone duration of a command is the machine's where there
- * is one, else what was measured. And nothing starts exactly when something else ends: what binds a
- * command is the last to end of its dependencies and its lane's predecessor, or its issue where that
- * is later; the executor's own time in between counts with what it follows. What no command explains
- * is the issuing thread's: `host_call`.
+ * the measured times. Two things differ. The lone duration of a command is the machine's where
+ * there is one, else what was measured. And nothing starts exactly when something else ends: what
+ * binds a command is the last to end of its dependencies and its lane's predecessor, or its issue
+ * where that is later; the executor's own time in between counts with what it follows. What no
+ * command explains is the issuing thread's: `host_call`.
  */
 #include <stdlib.h>
 
@@ -157,8 +157,7 @@ static enum tc_status report(struct times *times, const struct tci_node *node,
 	    node->issue_ps > node->previous_end_ps ? node->issue_ps : node->previous_end_ps;
 	for (uint32_t i = 0; i < node->command.served_count; i++) {
 		uint64_t by = node->command.served[i].served_by;
-		times->ready[i] =
-		    by == TC_NO_COMMAND || times->nodes[by].end_ps <= timing.ask_ps;
+		times->ready[i] = by == TC_NO_COMMAND || times->nodes[by].end_ps <= timing.ask_ps;
 	}
 	if (node->queue == TC_QUEUE_COMPUTE && node->command.lane == 0) {
 		tci_attribute_stall(&times->engine, node, &timing);

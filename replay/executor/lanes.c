@@ -5,7 +5,8 @@
  * without waking another. Others are woken only for what it leaves.
  *
  * A task that must last longer than its work is *held*: its lane waits for a deadline, the thread
- * does not. Of the idle workers one sleeps until the earliest deadline: it is the timer of all lanes.
+ * does not. Of the idle workers one sleeps until the earliest deadline: it is the timer of all
+ * lanes.
  */
 #include "lanes.h"
 
@@ -102,8 +103,8 @@ static uint64_t expire(struct tci_lanes *set)
 	for (uint64_t rest = set->held; rest != 0; rest &= rest - 1) {
 		uint32_t index = (uint32_t)__builtin_ctzll(rest);
 		const struct tc_device_task *task = set->lanes[index].current;
-		bool cut = set->stop ||
-		           (task->cancelled != NULL && task->cancelled(task->done_self));
+		bool cut =
+		    set->stop || (task->cancelled != NULL && task->cancelled(task->done_self));
 		if (cut || task->due_ps <= now) {
 			set->held &= ~bit(index);
 			set->ready |= bit(index);
@@ -143,7 +144,8 @@ static uint32_t take(struct tci_lanes *set)
 	return index;
 }
 
-/** One visit to a lane: a task's beginning, its end, or both. The mutex is held before and after. */
+/** One visit to a lane: a task's beginning, its end, or both. The mutex is held before and after.
+ */
 static void visit(struct tci_lanes *set, uint32_t index)
 {
 	struct lane *lane = &set->lanes[index];
@@ -211,9 +213,8 @@ static bool init_locks(struct tci_lanes *set)
 	return made;
 }
 
-enum tc_status tci_lanes_create(uint32_t lanes, uint32_t threads,
-                                uint64_t (*clock_ps)(void *clock), void *clock,
-                                struct tci_lanes **set, struct tc_error *error)
+enum tc_status tci_lanes_create(uint32_t lanes, uint32_t threads, uint64_t (*clock_ps)(void *clock),
+                                void *clock, struct tci_lanes **set, struct tc_error *error)
 {
 	*set = NULL;
 	if (lanes == 0 || lanes > TCI_MAX_WORK_LANES || threads == 0 ||

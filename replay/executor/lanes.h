@@ -14,9 +14,8 @@
 struct tci_lanes;
 
 /** @param threads workers, shared by all lanes; at least 1 */
-enum tc_status tci_lanes_create(uint32_t lanes, uint32_t threads,
-                                uint64_t (*clock_ps)(void *clock), void *clock,
-                                struct tci_lanes **set, struct tc_error *error);
+enum tc_status tci_lanes_create(uint32_t lanes, uint32_t threads, uint64_t (*clock_ps)(void *clock),
+                                void *clock, struct tci_lanes **set, struct tc_error *error);
 /** Append to the FIFO of task->lane; thread-safe, also from inside a task's callbacks. */
 void tci_lanes_submit(struct tci_lanes *set, struct tc_device_task *task);
 /** Ends what runs, holds at once; what waits in a FIFO is dropped without a call. NULL allowed. */

@@ -1,11 +1,11 @@
 /** @file pacing.c
  * Predictions of a stored schedule, and the deadlines made of them.
  *
- * The rule of a deadline is due = max(due of the lane's predecessor, dues of the dependencies, due of
- * the issue) + modelled duration. With the engine's durations, which hold every sharing of links,
- * that is the engine's own end time, so the engine is run once over the schedule and its times are
- * the deadlines. They do not depend on what was measured: a command that is late does not delay the
- * deadlines of those behind it, and errors of the timer do not add up.
+ * The rule of a deadline is due = max(due of the lane's predecessor, dues of the dependencies, due
+ * of the issue) + modelled duration. With the engine's durations, which hold every sharing of
+ * links, that is the engine's own end time, so the engine is run once over the schedule and its
+ * times are the deadlines. They do not depend on what was measured: a command that is late does not
+ * delay the deadlines of those behind it, and errors of the timer do not add up.
  */
 #include "pacing.h"
 
@@ -34,8 +34,7 @@ static enum tc_status pad_command(void *self, const struct tc_command *command,
 {
 	struct padding *padding = self;
 	struct tc_command padded = *command;
-	bool drive =
-	    command->queue == TC_QUEUE_NVME_READ || command->queue == TC_QUEUE_NVME_WRITE;
+	bool drive = command->queue == TC_QUEUE_NVME_READ || command->queue == TC_QUEUE_NVME_WRITE;
 	if (drive && !tc_align_up(command->bytes, BLOCK_BYTES, &padded.bytes))
 		padded.bytes = command->bytes;
 	return padding->next.command(padding->next.self, &padded, error);
