@@ -492,6 +492,33 @@ static void test_worked_counts(void **state)
 	tc_trace_free(trace);
 }
 
+/**
+ * Where activations leave less than the buffers that the count rule makes of a budget (each class
+ * of one or two tensors gets its own, whatever the budget), the counts shrink to what is left, and
+ * use it: OPT-13B, whose embedding of 515 MB is such a class. At 24 GiB the rule itself fits.
+ */
+static void test_counts_shrink_to_fit(void **state)
+{
+	(void)state;
+	struct tc_trace *trace = plan_case_shipped("opt13b.json");
+	struct tc_machine *machine = plan_case_machine(NULL);
+	static const uint64_t gib[] = {17, 20, 22, 23};
+	for (size_t i = 0; i < sizeof gib / sizeof *gib; i++) {
+		plan_case_override(machine, "gpu-memory", gib[i] << 30);
+		struct plan_kept planned = plan_on(trace, machine, "10cache");
+		const struct tc_plan_info *info = &planned.schedule->info;
+		uint32_t pool = pool_named(&planned, "fp16-gpu");
+		uint64_t left = (gib[i] << 30) - machine->framework_bytes[TC_GPU];
+		for (uint32_t p = 0; p < info->pool_count; p++)
+			if (info->pools[p].tier == TC_GPU && p != pool)
+				left -= info->pools[p].bytes;
+		assert_in_range(info->pools[pool].bytes, left / 10 * 9, left);
+		plan_kept_free(&planned);
+	}
+	tc_machine_free(machine);
+	tc_trace_free(trace);
+}
+
 /* ---------------------------------------------------------------- the authors' CSV */
 
 struct access {
@@ -615,6 +642,7 @@ int main(void)
 	    cmocka_unit_test(test_opt13_checkpointed),
 	    cmocka_unit_test(test_opt13_nvme),
 	    cmocka_unit_test(test_worked_counts),
+	    cmocka_unit_test(test_counts_shrink_to_fit),
 	    cmocka_unit_test(test_authors_waits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,21 +97,55 @@ static enum tc_status tci_host_pools(struct tci_ten_cache *cache, struct tc_plan
 	return TC_OK;
 }
 
+/** What the GPU buffers that were counted take. */
+static uint64_t tci_gpu_buffer_bytes(const struct tci_ten_cache *cache,
+                                     const struct tc_planner *planner)
+{
+	uint64_t sum = 0, part;
+	for (size_t i = 0; i < cache->class_count; i++) {
+		uint64_t bytes = tc_plan_aligned(planner, TC_GPU, cache->classes[i].bytes);
+		if (!tc_mul_u64(bytes, cache->classes[i].gpu, &part) ||
+		    !tc_add_u64(sum, part, &sum))
+			return UINT64_MAX;
+	}
+	return sum;
+}
+
+/**
+ * Counts may overshoot their budget: a class of few tensors gets a buffer for each, others are
+ * rounded. In the authors' code the memory beyond the budget absorbs that; where activations leave
+ * no such memory, the budget shrinks until the counts fit. Counts given by hand stay.
+ */
+static enum tc_status tci_gpu_counts(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                     uint64_t left, uint64_t *budget, struct tc_error *error)
+{
+	bool by_hand = !tc_plan_value(planner, "resident")->is_auto ||
+	               !tc_plan_value(planner, "gpu-buffers")->is_auto;
+	for (;;) {
+		TC_TRY(tci_ten_cache_count_gpu(cache, planner, *budget, error));
+		uint64_t bytes = tci_gpu_buffer_bytes(cache, planner);
+		if (by_hand || bytes <= left || *budget == 0)
+			return TC_OK;
+		uint64_t over = bytes - left, least = *budget / 1024 + 1;
+		over = over > least ? over : least;
+		*budget -= over < *budget ? over : *budget;
+	}
+}
+
 static enum tc_status tci_gpu_pool(struct tci_ten_cache *cache, struct tc_planner *planner,
                                    struct tc_error *error)
 {
 	const struct tc_machine *machine = tc_plan_machine(planner);
 	char text[TC_UNIT_TEXT_BYTES];
 	uint64_t left = tc_plan_free_bytes(planner, TC_GPU);
-	uint64_t budget = tci_divided(
+	uint64_t wanted = tci_divided(
 	    planner, machine->capacity_bytes[TC_GPU] - machine->framework_bytes[TC_GPU], "a-gpu");
-	const char *which = budget <= left ? "free GPU memory / a-gpu" : "what activations leave";
-	if (budget > left)
-		budget = left;
+	uint64_t budget = wanted < left ? wanted : left;
+	TC_TRY(tci_gpu_counts(cache, planner, left, &budget, error));
 	if (tc_plan_value(planner, "resident")->is_auto)
-		tc_plan_note(planner, "GPU pool for parameters: %s (%s)",
-		             tc_format_bytes(budget, text), which);
-	TC_TRY(tci_ten_cache_count_gpu(cache, planner, budget, error));
+		tc_plan_note(
+		    planner, "GPU pool for parameters: %s (%s)", tc_format_bytes(budget, text),
+		    budget == wanted ? "free GPU memory / a-gpu" : "what activations leave");
 	TC_TRY(tci_class_pool(cache, planner, TC_GPU, "fp16-gpu", true, &cache->gpu_pool, error));
 	tc_plan_default_pool(planner, TC_GPU, cache->gpu_pool);
 	return TC_OK;
