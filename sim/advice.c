@@ -86,6 +86,22 @@ static void fix_optimizer(const struct tci_document *document, char *fix, size_t
 		    (double)memory / 1e9, (double)cores / 1e9);
 }
 
+/** What moves a policy's data from the drives to host memory, where that has room. */
+static const char *host_memory_parameter(const struct tc_result *result)
+{
+	static const struct {
+		const char *policy, *parameter;
+	} known[] = {{"10cache", " (and a larger f-fp32)"},
+	             {"lru", " (and state=cpu)"},
+	             {"belady", " (and state=cpu)"},
+	             {"zero-infinity", " (and device=cpu)"}};
+	const char *policy = result->choice == NULL ? "" : result->choice->policy->name;
+	for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
+		if (strcmp(policy, known[i].policy) == 0)
+			return known[i].parameter;
+	return "";
+}
+
 static void fix_nvme(const struct tci_document *document, const struct tc_result *result, char *fix,
                      size_t bytes)
 {
@@ -97,14 +113,16 @@ static void fix_nvme(const struct tci_document *document, const struct tc_result
 	tc_format_bytes(on_drive, drive);
 	if (on_drive > 0 && on_drive <= room)
 		(void)snprintf(fix, bytes,
-		               "keep in host memory what is on the drives: %s would fit as it is",
-		               drive);
+		               "keep in host memory what is on the drives: %s would fit%s", drive,
+		               host_memory_parameter(result));
 	else
-		(void)snprintf(fix, bytes,
-		               "a faster drive or one more of %" PRIu32
-		               " in the stripe; with %s more host memory nothing need be on drives",
-		               document->machine->nvme_drives,
-		               tc_format_bytes(on_drive > room ? on_drive - room : 0, missing));
+		(void)snprintf(
+		    fix, bytes,
+		    "a faster drive or one more of %" PRIu32
+		    " in the stripe; with about %s more host memory nothing need be on drives%s",
+		    document->machine->nvme_drives,
+		    tc_format_bytes(on_drive > room ? on_drive - room : 0, missing),
+		    host_memory_parameter(result));
 }
 
 /** Most of the idle time lies in the optimizer phase. */
@@ -116,11 +134,21 @@ static bool in_optimizer(const struct tc_result *result)
 /** Late copies: of the optimizer's state, or of what forward and backward need. */
 static void fix_late(const struct tc_result *result, char *fix, size_t bytes)
 {
+	uint64_t read = share(result, result->transfers[TC_QUEUE_NVME_READ].busy_ps);
+	uint64_t write = share(result, result->transfers[TC_QUEUE_NVME_WRITE].busy_ps);
+	char drives[160] = "";
+	/* Moves that take turns with the rest are waited for in full: their speed counts, too. */
+	if (read + write >= 250)
+		(void)snprintf(drives, sizeof drives,
+		               "; faster drives shorten it as well (reading %" PRIu64 ".%" PRIu64
+		               " %%, writing %" PRIu64 ".%" PRIu64 " %% of the time)",
+		               read / 10, read % 10, write / 10, write % 10);
 	if (in_optimizer(result))
 		(void)snprintf(
 		    fix, bytes,
 		    "overlap in the optimizer phase, where moving and updating take turns: a "
-		    "policy that pipelines them, or more tokens per optimizer step");
+		    "policy that pipelines them, or more tokens per optimizer step%s",
+		    drives);
 	else
 		(void)snprintf(
 		    fix, bytes,

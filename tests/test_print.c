@@ -342,6 +342,27 @@ static void test_advice(void **state)
 		if (cases[i].cause == TC_STALL_NVME)
 			assert_non_null(strstr(text, "nvme_read is busy 77.7 %"));
 	}
+	/* What takes turns with the drives gets shorter with them: 30 % + 20 % of 1000. */
+	struct tc_result late = {.iteration_ps = 1000, .compute_ps = 400, .stall_ps = 600};
+	late.stalls_ps[TC_STALL_ISSUED_LATE] = late.phases[TC_OPTIMIZER].stall_ps = 600;
+	tci_advise(&x->document, &late, text);
+	assert_null(strstr(text, "faster drives"));
+	late.transfers[TC_QUEUE_NVME_READ].busy_ps = 300;
+	late.transfers[TC_QUEUE_NVME_WRITE].busy_ps = 200;
+	tci_advise(&x->document, &late, text);
+	assert_non_null(strstr(text, "faster drives"));
+	assert_non_null(strstr(text, "reading 30.0 %, writing 20.0 %"));
+	/* Room alone does not move what a policy keeps on drives. */
+	struct tc_error error = {0};
+	struct tc_policy_choice *choice = NULL;
+	assert_int_equal(tc_policy_parse("10cache", &choice, &error), TC_OK);
+	late.choice = choice;
+	late.stalls_ps[TC_STALL_ISSUED_LATE] = 0;
+	late.stalls_ps[TC_STALL_NVME] = 600;
+	late.memory[TC_NVME].peak_bytes = 5000;
+	tci_advise(&x->document, &late, text);
+	assert_non_null(strstr(text, "f-fp32"));
+	tc_policy_choice_free(choice);
 	struct tc_result fine = {.iteration_ps = 1000, .compute_ps = 995, .stall_ps = 5};
 	tci_advise(&x->document, &fine, text);
 	assert_non_null(strstr(text, "none needed"));
