@@ -138,7 +138,7 @@ struct tc_planner {
 	size_t use_capacity;
 	uint64_t barrier_last[TC_MAX_LANES], end_last[TC_MAX_LANES]; /**< id + 1 per lane */
 
-	struct tc_schedule *record;      /**< for policies that want timing, else NULL */
+	struct tc_schedule *record; /**< for policies that want timing, else NULL */
 	struct tc_sink recorder;
 	uint32_t next_lane[TC_QUEUE_COUNT];
 	uint32_t iteration, step;
@@ -189,6 +189,10 @@ enum tc_status tci_slot_take_or_make_room(struct tc_planner *planner, uint32_t p
 enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier,
                             struct tc_error *error);
 uint64_t tci_latest(const struct tc_planner *planner, uint32_t tensor);
+/** What a message calls a tensor: its name in quotes, else what it is of, else kind and id. */
+#define TCI_LABEL_BYTES 200
+const char *tci_label(const struct tc_planner *planner, uint32_t tensor,
+                      char text[TCI_LABEL_BYTES]);
 /** Slot of the copy that holds the latest version in a tier, or TCI_NO_SLOT. */
 uint32_t tci_latest_slot(const struct tc_planner *planner, uint32_t tensor, enum tc_tier tier);
 uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier, uint64_t bytes);

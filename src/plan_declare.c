@@ -158,15 +158,15 @@ enum tc_status tc_plan_place(struct tc_planner *planner, uint32_t tensor, uint32
 	TC_TRY(tci_only_in_begin(planner, "tc_plan_place", error));
 	TC_TRY(tci_slot_take(planner, pool, tensor, &slot, error));
 	if (slot == TCI_NO_SLOT) {
-		char need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES];
+		char need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES], label[TCI_LABEL_BYTES];
 		enum tc_tier tier = planner->pools[pool].info.tier;
 		tc_format_bytes_both(planner->table[tensor].bytes, need);
 		tc_format_bytes_both(tc_plan_pool_free(planner, pool), have);
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
-		    "tensor \"%s\" needs %s in pool \"%s\" (%s memory), but only %s of it "
-		    "are free; more %s memory or another home for it would help",
-		    planner->table[tensor].name, need, planner->pools[pool].info.name,
+		    "tensor %s needs %s in pool \"%s\" (%s memory), but only %s of it "
+		    "is free; more %s memory or another home for it would help",
+		    tci_label(planner, tensor, label), need, planner->pools[pool].info.name,
 		    tc_tier_name(tier), have, tc_tier_name(tier));
 	}
 	planner->slots[slot].version = tci_latest(planner, tensor);

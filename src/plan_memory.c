@@ -44,8 +44,9 @@ static enum tc_status tci_pool_refuse(struct tc_planner *planner, enum tc_tier t
 	return tc_error_set(
 	    error, TC_INFEASIBLE,
 	    "pool \"%s\" needs %s of %s memory, but only %s is left of machine %s; a "
-	    "larger %s, a smaller batch or other pool parameters would help",
-	    name, need, tc_tier_name(tier), have, planner->machine->name, option);
+	    "larger %s, a smaller batch or other parameters (tencache-sim policies %s) would help",
+	    name, need, tc_tier_name(tier), have, planner->machine->name, option,
+	    planner->policy->name);
 }
 
 enum tc_status tci_pool_add(struct tc_planner *planner, enum tc_tier tier, const char *name,

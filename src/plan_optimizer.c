@@ -88,14 +88,14 @@ enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
 	options.keep_source = false;
 	bool moved;
 	uint64_t id;
+	char label[TCI_LABEL_BYTES];
 	TC_TRY(tc_plan_move(planner, gradient, planner->default_pool[TC_CPU], TC_NO_POOL, options,
 	                    &moved, &id, error));
 	if (!moved)
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
-		    "no room in host memory for gradient \"%s\" (%llu bytes); use more "
-		    "--cpu-memory",
-		    planner->table[gradient].name,
+		    "no room in host memory for %s (%llu bytes); use more --cpu-memory",
+		    tci_label(planner, gradient, label),
 		    (unsigned long long)planner->table[gradient].bytes);
 	return tc_plan_gradient_done(planner, id, error);
 }
@@ -118,13 +118,14 @@ static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t
 				continue;
 			struct tc_convert_options options = {.queue = TC_QUEUE_CPU};
 			bool done;
+			char label[TCI_LABEL_BYTES];
 			TC_TRY(tc_plan_convert(planner, t, derived, planner->default_pool[TC_CPU],
 			                       options, &done, NULL, error));
 			if (!done)
 				return tc_error_set(error, TC_INFEASIBLE,
 				                    "no room in host memory for the FP32 form of "
-				                    "gradient \"%s\"; use more --cpu-memory",
-				                    planner->table[t].name);
+				                    "%s; use more --cpu-memory",
+				                    tci_label(planner, t, label));
 		}
 	}
 	return TC_OK;
@@ -139,6 +140,7 @@ static enum tc_status tci_load_state(struct tc_planner *planner, uint32_t first_
 		for (uint32_t i = 0; i < reads.count; i++) {
 			uint32_t t = reads.items[i];
 			bool moved = true;
+			char label[TCI_LABEL_BYTES];
 			if (planner->table[t].kind == TC_PARAM)
 				t = planner->tensors[t].derived_master;
 			if (t == TC_NONE || planner->table[t].kind != TC_OPTIMIZER_STATE ||
@@ -149,9 +151,8 @@ static enum tc_status tci_load_state(struct tc_planner *planner, uint32_t first_
 			if (!moved)
 				return tc_error_set(
 				    error, TC_INFEASIBLE,
-				    "no room in host memory for optimizer state \"%s\"; "
-				    "use more --cpu-memory",
-				    planner->table[t].name);
+				    "no room in host memory for %s; use more --cpu-memory",
+				    tci_label(planner, t, label));
 		}
 	}
 	return TC_OK;

@@ -189,3 +189,20 @@ uint64_t tc_plan_estimated_step_ps(const struct tc_planner *planner, uint32_t st
 {
 	return planner->step_ps[step];
 }
+
+const char *tci_label(const struct tc_planner *planner, uint32_t tensor, char text[TCI_LABEL_BYTES])
+{
+	const struct tc_plan_tensor *t = &planner->table[tensor];
+	uint32_t of =
+	    tensor < planner->trace->tensor_count ? planner->trace->tensors[tensor].of : TC_NONE;
+	if (t->name != NULL && t->name[0] != '\0')
+		(void)snprintf(text, TCI_LABEL_BYTES, "\"%s\"", t->name);
+	else if (of != TC_NONE)
+		(void)snprintf(text, TCI_LABEL_BYTES, "%s of \"%s\"",
+		               t->kind == TC_GRAD ? "gradient" : tc_role_name(t->role),
+		               planner->trace->tensors[of].name);
+	else
+		(void)snprintf(text, TCI_LABEL_BYTES, "%u (%s)", tensor,
+		               tc_tensor_kind_name(t->kind));
+	return text;
+}

@@ -56,7 +56,7 @@ static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t s
                                           uint32_t tensor, uint32_t pool, struct tc_error *error)
 {
 	char where[200], need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES],
-	    all[TC_UNIT_TEXT_BYTES];
+	    all[TC_UNIT_TEXT_BYTES], label[TCI_LABEL_BYTES];
 	const struct tc_pool_info *info = &planner->pools[pool].info;
 	tc_step_describe(planner->steps, step, where, sizeof where);
 	tc_format_bytes_both(planner->table[tensor].bytes, need);
@@ -64,10 +64,10 @@ static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t s
 	tc_format_bytes_both(planner->largest_need, all);
 	return tc_error_set(
 	    error, TC_INFEASIBLE,
-	    "%s needs %s for tensor \"%s\", but pool \"%s\" has %s free and nothing can be evicted; "
+	    "%s needs %s for tensor %s, but pool \"%s\" has %s free and nothing can be evicted; "
 	    "the largest need of any step is %s; %s, a smaller batch or sequence, or activation "
 	    "checkpointing would help",
-	    where, need, planner->table[tensor].name, info->name, have, all,
+	    where, need, tci_label(planner, tensor, label), info->name, have, all,
 	    info->tier == TC_CPU ? "more or larger buffers in that pool" : "a larger --gpu-memory");
 }
 

@@ -43,6 +43,42 @@ static enum tc_status tci_demand_settle_masters(struct tc_planner *planner, uint
 	return TC_OK;
 }
 
+/**
+ * What lives in host memory must fit there before anything moves: said here in one sum, since a
+ * reader can do little with the one tensor that came last.
+ */
+static enum tc_status tci_demand_homes_fit(struct tc_planner *planner, bool state_on_nvme,
+                                           struct tc_error *error)
+{
+	const struct tc_trace *trace = tc_plan_trace(planner);
+	unsigned kinds = tci_demand_kinds(planner);
+	uint64_t sum = 0, left = tc_plan_free_bytes(planner, TC_CPU);
+	char need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES];
+	for (uint32_t t = 0; t < trace->tensor_count; t++) {
+		const struct tc_tensor *tensor = &trace->tensors[t];
+		uint32_t master =
+		    tensor->kind == TC_PARAM ? tc_plan_master_of(planner, t) : TC_NONE;
+		if (!tensor->persistent || ((kinds >> tensor->kind) & 1u) == 0 ||
+		    (state_on_nvme && tensor->kind == TC_OPTIMIZER_STATE))
+			continue;
+		sum += tc_plan_aligned(planner, TC_CPU, tensor->bytes);
+		if (!state_on_nvme && master != TC_NONE && master >= trace->tensor_count)
+			sum +=
+			    tc_plan_aligned(planner, TC_CPU, tc_plan_tensor(planner, master).bytes);
+	}
+	if (sum <= left)
+		return TC_OK;
+	tc_format_bytes_both(sum, need);
+	tc_format_bytes_both(left, have);
+	return tc_error_set(error, TC_INFEASIBLE,
+	                    "%s take %s of host memory, but only %s is left of machine %s; a "
+	                    "larger --cpu-memory%s would help",
+	                    state_on_nvme ? "parameters" : "parameters and optimizer state", need,
+	                    have, tc_plan_machine(planner)->name,
+	                    state_on_nvme ? ""
+	                                  : " or state=nvme, which keeps the state on drives,");
+}
+
 static enum tc_status tci_demand_settle(struct tc_planner *planner, uint32_t host, uint32_t nvme,
                                         struct tc_error *error)
 {
@@ -95,6 +131,7 @@ enum tc_status tci_demand_begin(struct tc_planner *planner, uint32_t *cache_pool
 	TC_TRY(tc_plan_manage(planner, tci_demand_kinds(planner), error));
 	uint64_t bytes = tc_plan_free_bytes(planner, TC_GPU);
 	TC_TRY(tci_demand_fits(planner, bytes, error));
+	TC_TRY(tci_demand_homes_fit(planner, tci_value_is(planner, "state", "nvme"), error));
 	TC_TRY(tc_plan_arena(planner, TC_GPU, "cache", false, bytes, cache_pool, error));
 	TC_TRY(tc_plan_arena(planner, TC_CPU, "host", true, tci_demand_host_bytes(planner), &host,
 	                     error));

@@ -87,9 +87,9 @@ static enum tc_status tci_gradient_down(struct tci_ten_cache *cache, struct tc_p
 	if (!moved)
 		return tc_error_set(
 		    error, TC_INFEASIBLE,
-		    "10cache has no FP32 slot for gradient \"%s\"; more --cpu-memory or "
+		    "10cache has no FP32 slot for the gradient of \"%s\"; more --cpu-memory or "
 		    "fp32-buffers= would help",
-		    tc_plan_trace(planner)->tensors[gradient].name);
+		    tc_plan_trace(planner)->tensors[param].name);
 	if (!on_nvme)
 		return TC_OK;
 	TC_TRY(
