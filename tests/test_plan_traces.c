@@ -80,6 +80,53 @@ static void test_without_events(void **state)
 	}
 }
 
+/**
+ * The second parameter of the first leaf belongs to no module that is ever called, though ops read
+ * it (out_proj of nn.MultiheadAttention): no hook asks for it. Every policy must still have it
+ * where it is read, with its size shared with others or its own; 10cache keeps it on the GPU.
+ */
+static void test_parameter_that_no_module_asks_for(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {
+	    "ideal",
+	    "lru",
+	    "belady:optimizer=gpu",
+	    "10cache",
+	    "10cache:resident=2",
+	    "10cache:slack=0:opt-prefetch=0",
+	    "zero-infinity:device=cpu:reduce-bucket-size=1000",
+	    "zero-infinity:device=nvme:reduce-bucket-size=1000:param-persistence-threshold=0"};
+	static const uint64_t sizes[] = {1024, 2048, 1024, 1024};
+	for (int own = 0; own < 2; own++) {
+		const struct test_model model = {.layers = 3,
+		                                 .params_per_module = 2,
+		                                 .half = true,
+		                                 .param_bytes = sizes,
+		                                 .param_bytes_count = own ? 4 : 1};
+		struct test_builder *b = test_model_builder(&model);
+		for (size_t m = 0; m < b->module_count; m++)
+			for (size_t i = 0; i < b->modules[m].params.count; i++)
+				if (b->modules[m].params.items[i] == 2)
+					b->modules[m].params.count = i;
+		struct small small = small_of(b, PLENTY);
+		for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+			struct plan_case plan = small_case(&small, policies[p]);
+			struct outcome outcome = plan_and_check(&plan, p);
+			if (outcome.status != TC_OK)
+				fail_msg("%s: %s", policies[p], outcome.text);
+			if (strncmp(policies[p], "10cache", 7) != 0)
+				continue;
+			struct plan_kept kept = plan_case_keep(&plan);
+			assert_int_equal(kept.schedule->info.tensors[2].home, TC_GPU);
+			assert_int_equal(plan_count(kept.schedule, FIND(TC_FETCH, 2, ANY)), 0);
+			assert_int_equal(plan_count(kept.schedule, FIND(TC_PUBLISH, 2, 0)), 1);
+			plan_kept_free(&kept);
+		}
+		small_free(&small);
+	}
+}
+
 static uint64_t updates_of(const struct plan_case *plan)
 {
 	struct plan_kept kept = plan_case_keep(plan);
@@ -221,6 +268,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_unpacked_tensors_can_leave),
 	    cmocka_unit_test(test_without_events),
+	    cmocka_unit_test(test_parameter_that_no_module_asks_for),
 	    cmocka_unit_test(test_buckets_without_events),
 	    cmocka_unit_test(test_without_events_and_buckets),
 	    cmocka_unit_test(test_requests_are_reads),

@@ -191,7 +191,7 @@ static enum tc_status tci_ten_cache_make_room(void *self, struct tc_planner *pla
 	if (pool != cache->gpu_pool || cache->class_of[for_tensor] == TC_NONE)
 		return TC_OK;
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
-		if (cache->class_of[t] != cache->class_of[for_tensor] ||
+		if (cache->class_of[t] != cache->class_of[for_tensor] || cache->stays[t] ||
 		    tc_plan_is_pinned(planner, t) || !tc_plan_copy(planner, t, TC_GPU).present)
 			continue;
 		uint64_t next = tc_plan_next_use(planner, t);
@@ -229,7 +229,8 @@ static enum tc_status tci_repair(struct tci_ten_cache *cache, struct tc_planner 
 	if (was == NULL)
 		return tc_error_no_memory(error, "repair", tensors);
 	for (uint32_t t = 0; t < tensors; t++)
-		was[t] = tc_plan_copy(planner, t, TC_GPU).present && cache->class_of[t] != TC_NONE;
+		was[t] = tc_plan_copy(planner, t, TC_GPU).present &&
+		         cache->class_of[t] != TC_NONE && !cache->stays[t];
 	tci_ten_cache_prefix(cache, (size_t)tensors + 1);
 	enum tc_status status = TC_OK;
 	for (uint32_t t = 0; t < tensors && status == TC_OK; t++)
@@ -289,7 +290,7 @@ static void tci_ten_cache_end(void *self)
 	                 cache->stage_next,  cache->fetches,       cache->delayed,
 	                 cache->home_is_gpu, cache->home_is_nvme,  cache->bucket_copy,
 	                 cache->bucket,      cache->late_gradient, cache->fp32_gradient,
-	                 cache->units,       cache->leaves};
+	                 cache->units,       cache->leaves,        cache->stays};
 	for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
 		free(owned[i]);
 	tci_ten_cache_occupants_free(cache);

@@ -48,6 +48,7 @@ struct tci_ten_cache {
 	int64_t position;                    /**< pos: last row whose request has opened */
 	bool releasing;                      /**< rel */
 	bool *home_is_nvme, *home_is_gpu;
+	bool *stays; /**< parameters that no module asks for: on the GPU always */
 	uint32_t *stage_now, *stage_next, *fetches, *delayed, *leaves;
 	uint32_t stage_now_count, stage_next_count, fetch_count, delayed_count;
 

@@ -53,7 +53,8 @@ enum tc_status tci_ten_cache_classes(struct tci_ten_cache *cache, struct tc_plan
 	const struct tc_trace *trace = tc_plan_trace(planner);
 	size_t capacity = 0;
 	cache->class_of = tc_alloc_array((size_t)trace->tensor_count + 1, sizeof(uint32_t));
-	if (cache->class_of == NULL)
+	cache->stays = tc_alloc_array((size_t)trace->tensor_count + 1, sizeof(bool));
+	if (cache->class_of == NULL || cache->stays == NULL)
 		return tc_error_no_memory(error, "size classes", trace->tensor_count);
 	memset(cache->class_of, 0xff, ((size_t)trace->tensor_count + 1) * sizeof(uint32_t));
 	for (uint32_t row = 0; row < cache->forward_rows; row++)
@@ -63,6 +64,13 @@ enum tc_status tci_ten_cache_classes(struct tci_ten_cache *cache, struct tc_plan
 	for (uint32_t row = cache->forward_rows; row < cache->rows; row++)
 		if (cache->class_of[cache->table[row]] == TC_NONE)
 			TC_TRY(tci_class_add(cache, planner, cache->table[row], &capacity, error));
+	/* Those that no module asks for have FP32 state like the others. */
+	for (uint32_t t = 0; t < trace->tensor_count; t++) {
+		cache->stays[t] =
+		    trace->tensors[t].kind == TC_PARAM && cache->class_of[t] == TC_NONE;
+		if (cache->stays[t])
+			TC_TRY(tci_class_add(cache, planner, t, &capacity, error));
+	}
 	return TC_OK;
 }
 

@@ -28,6 +28,28 @@ static enum tc_status tci_gpu_work_pools(struct tci_ten_cache *cache, struct tc_
 	                       &cache->gradient_staging, error);
 }
 
+/** No hook would fetch what no module asks for (`out_proj` of nn.MultiheadAttention is such one).
+ */
+static enum tc_status tci_place_unasked(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                        struct tc_error *error)
+{
+	uint32_t count = tc_plan_trace(planner)->tensor_count, pool;
+	uint64_t sum = 0;
+	for (uint32_t t = 0; t < count; t++)
+		if (cache->stays[t])
+			sum += tc_plan_aligned(planner, TC_GPU, tc_plan_tensor(planner, t).bytes);
+	if (sum == 0)
+		return TC_OK;
+	TC_TRY(tc_plan_arena(planner, TC_GPU, "unasked", false, sum, &pool, error));
+	for (uint32_t t = 0; t < count; t++) {
+		if (!cache->stays[t])
+			continue;
+		TC_TRY(tci_place_at_home(planner, t, pool, TC_GPU, error));
+		tc_plan_always_resident(planner, t);
+	}
+	return TC_OK;
+}
+
 static enum tc_status tci_class_pool(struct tci_ten_cache *cache, struct tc_planner *planner,
                                      enum tc_tier tier, const char *name, bool gpu, uint32_t *pool,
                                      struct tc_error *error)
@@ -260,6 +282,7 @@ enum tc_status tci_ten_cache_pools(struct tci_ten_cache *cache, struct tc_planne
 		                      ? (uint32_t)resident->number
 		                      : cache->forward_rows;
 	TC_TRY(tci_gpu_work_pools(cache, planner, error));
+	TC_TRY(tci_place_unasked(cache, planner, error));
 	TC_TRY(tci_gpu_pool(cache, planner, error));
 	TC_TRY(tci_host_pools(cache, planner, error));
 	TC_TRY(tci_row_limit(cache, planner, &limit, error));
