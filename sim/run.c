@@ -26,6 +26,8 @@ static void tci_echo_override(const struct tci_override *override)
 {
 	uint64_t bytes;
 	char both[TC_UNIT_TEXT_BYTES];
+	if (strchr(override->name, '.') != NULL)
+		return; /* by its path, which says the unit */
 	if (strstr(override->name, "memory") == NULL && strstr(override->name, "capacity") == NULL)
 		return;
 	if (tc_parse_bytes(override->value, override->name, &bytes, NULL) == TC_OK)
@@ -133,6 +135,17 @@ static bool tci_run_nothing_fits(const struct tci_run *run)
 	return true;
 }
 
+/** An unsafe plan is an error, so whatever was planned has passed. */
+static void tci_run_say_audited(const struct tci_run *run)
+{
+	size_t safe = 0;
+	for (size_t i = 0; i < run->result_count; i++)
+		safe += run->results[i].status == TC_OK;
+	if (run->options.audit && !run->options.quiet && safe > 0)
+		fprintf(stderr, "tencache-sim: %zu %s audited, nothing unsafe found\n", safe,
+		        safe == 1 ? "plan" : "plans");
+}
+
 static enum tc_status tci_run_all(struct tci_run *run, struct tc_error *error)
 {
 	TC_TRY(tci_run_load(run, error));
@@ -140,6 +153,7 @@ static enum tc_status tci_run_all(struct tci_run *run, struct tc_error *error)
 	enum tc_status status = tci_run_policies(run, error);
 	tci_progress(run, run->options.policy_count);
 	TC_TRY(status);
+	tci_run_say_audited(run);
 	return tci_run_print(run, error);
 }
 

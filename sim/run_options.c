@@ -29,6 +29,7 @@ enum {
 	OPTION_ALIGN,
 	OPTION_QUIET,
 	OPTION_VERBOSE,
+	OPTION_SET,
 	OPTION_HELP,
 	OPTION_OVERRIDE /* this and all above: machine overrides */
 };
@@ -45,6 +46,8 @@ static const struct tci_option run_options[] = {
      "policies, separated by commas; may be repeated (default: the standard set)", OPTION_POLICY},
     {"machine", "NAME|FILE", "preset or machine file (default: " TCI_DEFAULT_MACHINE ")",
      OPTION_MACHINE},
+    {"set", "PATH=VALUE",
+     "any value of the machine by its path; tencache-sim machines NAME lists them", OPTION_SET},
     {"iterations", "N", "iterations measured after the cold one (default: 3)", OPTION_ITERATIONS},
     {"granularity", "module|layer|op", "what a step is (default: module)", OPTION_GRANULARITY},
     {"requests", "hook|reads", "what a step asks for (default: hook)", OPTION_REQUESTS},
@@ -78,7 +81,8 @@ void tci_run_help(void)
 		               run_options[i].argument == NULL ? "" : run_options[i].argument);
 		printf("  %-32s %s\n", left, run_options[i].help);
 	}
-	printf("\nOverrides of single machine values:\n");
+	printf(
+	    "\nOverrides of single machine values; sizes and rates take units: 24GiB, 6.5GB/s\n");
 	for (size_t i = 0; i < count; i++) {
 		char left[64];
 		(void)snprintf(left, sizeof left, "--%s %s", overrides[i].name, overrides[i].unit);
@@ -213,6 +217,20 @@ static enum tc_status tci_add_override(struct tci_run_options *options, const ch
 	return TC_OK;
 }
 
+/** `text`, one of argv, is cut in two at its first `=`. */
+static enum tc_status tci_add_path(struct tci_run_options *options, char *text,
+                                   struct tc_error *error)
+{
+	char *equals = strchr(text, '=');
+	if (equals == NULL)
+		return tc_error_set(error, TC_ARGUMENT,
+		                    "--set %s: expected PATH=VALUE such as "
+		                    "gpu.flops_per_s.bfloat16=4e14",
+		                    text);
+	*equals = '\0';
+	return tci_add_override(options, text, equals + 1, error);
+}
+
 /** Long options for getopt_long(): the run's own, then the machine overrides. */
 static struct option *tci_long_options(void)
 {
@@ -251,6 +269,8 @@ static enum tc_status tci_parse_list(int argc, char **argv, const struct option 
 		if (option >= OPTION_OVERRIDE)
 			TC_TRY(tci_add_override(options, overrides[option - OPTION_OVERRIDE].name,
 			                        optarg, error));
+		else if (option == OPTION_SET)
+			TC_TRY(tci_add_path(options, optarg, error));
 		else
 			TC_TRY(tci_set_option(options, option, optarg, error));
 	}

@@ -24,7 +24,7 @@ const struct tci_field tci_fields[TCI_FIELD_COUNT] = {
 
 #define TCI_BYTES_TEXT "bytes"
 #define TCI_RATE_TEXT "bytes/s"
-#define TCI_COUNT_TEXT ""
+#define TCI_COUNT_TEXT "N"
 #define TCI_PPM_TEXT "factor"
 #define TCI_NS_TEXT "ns"
 #define TCI_MICRO_USD_TEXT "USD/h"

@@ -93,7 +93,7 @@ FIELD(TCI_CHUNK, "link.chunk_bytes", TCI_BYTES, OPTIONAL, 4096, 16777216, "chunk
 FIELD(TCI_DRIVES, "nvme.drives", TCI_COUNT, REQUIRED, 1, 0, "nvme-drives", 
 	"number of equal drives")
 FIELD(TCI_STRIPED, "nvme.striped", TCI_FLAG, OPTIONAL, 0, 1, "nvme-striped", 
-	"true: one stripe set; false: a lane for each drive")
+	"yes: one stripe set; no: a lane for each drive")
 FIELD(TCI_GPU_DIRECT, "nvme.gpu_direct", TCI_FLAG, OPTIONAL, 0, 0, "gpu-direct", 
 	"a direct path between drive and GPU exists")
 FIELD(TCI_DRIVE_CAPACITY, "nvme.drive.capacity_bytes", TCI_BYTES, REQUIRED, 1, 0, "nvme-capacity", 

@@ -103,6 +103,8 @@ expect 2 'broken.json' --trace "$good" --machine "$work/broken.json"
 printf '[]' >"$work/list.json"
 expect 2 'list.json' --trace "$good" --machine "$work/list.json"
 expect 2 'h2d' --trace "$good" --h2d 0
+expect 2 'PATH=VALUE' --trace "$good" --set host.cores
+expect 2 'did you mean "host.cores"' --trace "$good" --set host.core=3
 expect 2 'nvme.drive.read' --trace "$good" --nvme-read 0
 expect 2 'cpu-memory' --trace "$good" --cpu-memory ''
 

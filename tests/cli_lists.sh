@@ -52,6 +52,21 @@ if [ "$("$sim" machines l40s | grep sha256)" != "$("$sim" machines "$work/copy.j
 	failed=1
 fi
 
+# A value set by its path is the value set by its option.
+for change in '--cores 7' '--set host.cores=7'; do
+	# shellcheck disable=SC2086
+	"$sim" --trace traces/gpt2.jsonl.gz --policy ideal --json --quiet $change |
+		grep -A 4 '"machine": {' | grep sha256
+done >"$work/hashes"
+if [ "$(wc -l <"$work/hashes")" != 2 ] || [ "$(sort -u "$work/hashes" | wc -l)" != 1 ]; then
+	echo "--set host.cores=7 and --cores 7 differ"
+	failed=1
+fi
+
+# What was proven is said, on standard error.
+expect 0 '^lru ' '1 plan audited, nothing unsafe found' "$sim" --trace traces/gpt2.jsonl.gz \
+	--policy lru --audit
+
 # A directory of one's own comes first.
 mkdir "$work/presets"
 sed 's/"name": "l40s"/"name": "mine"/' "$work/copy.json" >"$work/presets/mine.json"
