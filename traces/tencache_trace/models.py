@@ -66,7 +66,7 @@ def find_model(name: str) -> tuple[str, dict[str, Any]]:
     candidates = [*models, *(full.split("/")[1] for full in models)]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.4)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    raise BadRequest(f"unknown model '{name}'{hint} Known: {', '.join(models)}")
+    raise BadRequest(f"unknown model '{name}'{hint}; known: {', '.join(models)}")
 
 
 def make_config(family: str, values: dict[str, Any]) -> Any:
