@@ -267,3 +267,15 @@ def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="cannot write"):
         capture(model, x, optimizers(model), tmp_path / "none" / "x.json", method="dispatch")
     assert issubclass(CaptureMismatch, Exception)
+
+
+def test_batch_and_sequence_are_written_down_and_change_nothing_else(tmp_path: Path) -> None:
+    model = Classifier()
+    plain, told = tmp_path / "plain.json", tmp_path / "told.json"
+    capture(model, {"x": torch.ones(4, 4)}, optimizers(model), plain)
+    capture(model, {"x": torch.ones(4, 4)}, optimizers(model), told, batch=4, sequence=16)
+    without, given = read_trace(plain), read_trace(told)
+    assert "batch" not in without.header["run"] and "seq" not in without.header["run"]
+    assert (given.header["run"].pop("batch"), given.header["run"].pop("seq")) == (4, 16)
+    assert given.header == without.header
+    assert given.ops == without.ops

@@ -89,6 +89,8 @@ def capture(
     clip_norm: float | None = None,
     autocast: torch.dtype | None = None,
     name: str | None = None,
+    batch: int | None = None,
+    sequence: int | None = None,
 ) -> Summary:
     """Record one training step of your own model into ``path``.
 
@@ -97,12 +99,16 @@ def capture(
     takes what the model returns and gives a scalar; by default its ``loss``, or the sum of a
     tensor. Pass one optimizer per parameter or per layer to allow offloading between updates. The
     layout follows the file name (``.json`` document, else lines); ``.gz`` at the end compresses.
+    ``batch`` sequences of ``sequence`` tokens each are written down, so that reports can say tokens
+    per second; nothing else depends on them.
 
     Raises UntraceableModel with the operator, the reason and what to try; CaptureMismatch if the
     two ways of recording disagree; BadRequest for arguments that do not fit.
     """
     options = Options(method=method, granularity=granularity)
     options.model = {"name": name or type(model).__name__}
+    sizes = {"batch": batch, "seq": sequence}
+    options.run = {key: size for key, size in sizes.items() if size is not None}
     started = time.monotonic()
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with FakeCopyMode(fake_mode):
