@@ -64,7 +64,7 @@ static void tci_run_warn(const struct tci_run *run)
 		    stderr,
 		    "tencache-sim: machine %s holds values of low confidence; see 'tencache-sim "
 		    "machines %s'\n",
-		    run->machine->name, run->machine->name);
+		    run->machine->name, run->options.machine_name);
 }
 
 /** A line on a terminal that the next one overwrites. */

@@ -48,21 +48,31 @@ static void print_head(FILE *out, const struct tci_document *document)
 	              tc_format_bytes_both(machine->capacity_bytes[TC_CPU], cpu));
 }
 
-static void time_row(struct tci_table *table, const struct tc_result *result)
+/** Milliseconds for a large model; microseconds where all iterations are shorter than 0.1 s. */
+static int time_digits(const struct tci_document *document)
+{
+	uint64_t longest = 0;
+	for (size_t i = 0; i < document->result_count; ++i)
+		if (document->results[i].iteration_ps > longest)
+			longest = document->results[i].iteration_ps;
+	return longest < UINT64_C(100000000000) ? 6 : 3;
+}
+
+static void time_row(struct tci_table *table, const struct tc_result *result, int digits)
 {
 	enum tc_stall_cause cause = main_cause(result);
 	double time = seconds(result->iteration_ps);
 	tci_table_cell(table, "%s", result->policy);
-	tci_table_cell(table, "%.3f", time);
-	tci_table_cell(table, "%.3f", seconds(result->compute_ps));
-	tci_table_cell(table, "%.3f", seconds(result->stall_ps));
+	tci_table_cell(table, "%.*f", digits, time);
+	tci_table_cell(table, "%.*f", digits, seconds(result->compute_ps));
+	tci_table_cell(table, "%.*f", digits, seconds(result->stall_ps));
 	if (result->stall_ps > 0)
 		tci_table_cell(table, "%.0f %% %s",
 		               percent(result->stalls_ps[cause], result->stall_ps),
 		               tc_stall_cause_name(cause));
 	else
 		tci_table_cell(table, "-");
-	tci_table_cell(table, "%.3f", seconds(result->cold_iteration_ps));
+	tci_table_cell(table, "%.*f", digits, seconds(result->cold_iteration_ps));
 	if (result->tokens > 0 && time > 0)
 		tci_table_cell(table, "%.0f", (double)result->tokens / time);
 	else
@@ -87,7 +97,7 @@ static enum tc_status print_times(FILE *out, const struct tci_document *document
 	for (size_t i = 0; i < document->result_count; ++i) {
 		const struct tc_result *result = &document->results[i];
 		if (result->status == TC_OK) {
-			time_row(&table, result);
+			time_row(&table, result, time_digits(document));
 			continue;
 		}
 		tci_table_cell(&table, "%s", result->policy);
@@ -132,6 +142,11 @@ static enum tc_status print_data(FILE *out, const struct tci_document *document,
 	                                    "ready %",    "h2d GB",       "d2h GB",     "read GB",
 	                                    "written GB", "GPU peak GiB", "host GiB",   "NVMe GiB"};
 	struct tci_table table = {.alignment = "lrrrrrrrrrrr"};
+	size_t feasible = 0;
+	for (size_t i = 0; i < document->result_count; ++i)
+		feasible += document->results[i].status == TC_OK;
+	if (feasible == 0)
+		return TC_OK;
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; ++i)
 		tci_table_cell(&table, "%s", heads[i]);
 	for (size_t i = 0; i < document->result_count; ++i)
