@@ -1,0 +1,12 @@
+/**
+ * @file calibrate.h
+ * `tencache-replay calibrate`: measures this machine and writes a machine description. What is
+ * measured and how: replay/CALIBRATE.md.
+ */
+#ifndef TENCACHE_REPLAY_CALIBRATE_H
+#define TENCACHE_REPLAY_CALIBRATE_H
+
+/** The verb: argv[0] is its name. @return an exit code */
+int tci_replay_calibrate(int argc, char **argv);
+
+#endif
