@@ -19,6 +19,7 @@ struct tci_run {
 	struct tc_timeline *timeline; /**< of the only policy; NULL: none asked for */
 	struct tc_result *results;
 	size_t result_count;
+	bool failed; /**< a policy failed by itself; the others were run */
 };
 
 /** Sizes are echoed both ways: 7 % between GB and GiB decides what fits. */
@@ -80,6 +81,24 @@ static void tci_progress(const struct tci_run *run, size_t index)
 	(void)fflush(stderr);
 }
 
+/** One policy that is broken (an unsafe plan, a promise not kept) does not take the others along. */
+static enum tc_status tci_run_policy(struct tci_run *run, const struct tc_simulation *simulation,
+                                     struct tc_error *error)
+{
+	struct tc_error failure = {0};
+	struct tc_result *result = &run->results[run->result_count];
+	enum tc_status status = tc_simulate(simulation, result, &failure);
+	if (status == TC_OK) {
+		run->result_count++;
+		return TC_OK;
+	}
+	if (status != TC_UNSAFE && status != TC_INTERNAL)
+		return tc_error_set(error, status, "%s", failure.text);
+	fprintf(stderr, "tencache-sim: %s failed: %s\n", simulation->policy->text, failure.text);
+	run->failed = true;
+	return TC_OK;
+}
+
 static enum tc_status tci_run_policies(struct tci_run *run, struct tc_error *error)
 {
 	const struct tci_run_options *options = &run->options;
@@ -99,11 +118,10 @@ static enum tc_status tci_run_policies(struct tci_run *run, struct tc_error *err
 		                                   .schedule_path = options->schedule_path,
 		                                   .timeline = run->timeline};
 		tci_progress(run, i);
-		TC_TRY(tc_simulate(&simulation, &run->results[i], error));
-		run->result_count = i + 1;
+		TC_TRY(tci_run_policy(run, &simulation, error));
 	}
 	/* A plan that cannot fit has nothing to show, and leaves no file. */
-	if (run->timeline != NULL && run->results[0].status == TC_OK)
+	if (run->timeline != NULL && run->result_count > 0 && run->results[0].status == TC_OK)
 		return tc_timeline_finish(run->timeline, error);
 	return TC_OK;
 }
@@ -153,6 +171,8 @@ static enum tc_status tci_run_all(struct tci_run *run, struct tc_error *error)
 	enum tc_status status = tci_run_policies(run, error);
 	tci_progress(run, run->options.policy_count);
 	TC_TRY(status);
+	if (run->result_count == 0)
+		return TC_OK;
 	tci_run_say_audited(run);
 	return tci_run_print(run, error);
 }
@@ -169,6 +189,8 @@ int tci_sim_run(int argc, char **argv)
 		status = tci_run_all(&run, &error);
 	if (status != TC_OK)
 		code = tci_fail(&error);
+	else if (run.failed)
+		code = TCI_EXIT_FAILED;
 	else if (!run.options.help && tci_run_nothing_fits(&run))
 		code = TCI_EXIT_INFEASIBLE;
 	for (size_t i = 0; i < run.result_count; i++)
