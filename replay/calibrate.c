@@ -68,6 +68,8 @@ static enum tc_status measure(struct run *run, struct tc_error *error)
 	tci_clockwork_start(&calibration->clockwork);
 	enum tc_status status = tci_measure_copies(calibration, error);
 	if (status == TC_OK)
+		status = tci_measure_command(calibration, error);
+	if (status == TC_OK)
 		status = tci_measure_cpu(calibration, error);
 	if (status == TC_OK && run->options.directory_count > 0)
 		status = tci_measure_drives(calibration, error);

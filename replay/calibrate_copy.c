@@ -1,7 +1,7 @@
 /**
  * @file calibrate_copy.c
- * Copies through the device backend: size to rate alone and both ways, what a command costs the
- * issuing thread, and pinning.
+ * Copies through the device backend: size to rate alone and both ways, the way there and back on an
+ * idle lane, and pinning.
  *
  * A burst is a queue full of copies of one size that walk through two arenas, so that what is
  * copied has left the caches, as tensors have. The rate counts the whole time of the lane, the gaps
@@ -19,8 +19,6 @@
 #define MOST_TASKS 512u
 /** Bytes of a burst, unless one copy is larger or the number of tasks limits it. */
 #define BURST_BYTES (UINT64_C(32) << 20)
-/** For the cost of submitting. */
-#define SUBMITS 256u
 
 struct copies {
 	struct tci_calibration *calibration;
@@ -198,35 +196,17 @@ static enum tc_status measure_pageable(struct copies *copies, struct tc_error *e
 	return status;
 }
 
-/** What submitting costs the issuing thread, and how long the smallest copy takes on an idle lane
- * from its submission to its end. */
-static enum tc_status measure_commands(struct copies *copies, struct tc_error *error)
+/** How long the smallest copy takes on an idle lane, from its submission until one hears of it. */
+static enum tc_status measure_round_trip(struct copies *copies, struct tc_error *error)
 {
 	struct tci_clockwork *clockwork = &copies->calibration->clockwork;
-	struct tci_samples submit = {0}, round_trip = {0};
-	while (submit.count < TCI_MOST_SAMPLES) {
-		uint64_t ps;
-		TC_TRY(tci_check_interrupt(error));
-		for (size_t i = 0; i < SUBMITS; ++i)
-			prepare_task(copies, UP_LANE, i, SMALLEST_BYTES);
-		tci_burst_begin(copies->burst, SUBMITS);
-		uint64_t start = tci_clockwork_ps(clockwork);
-		size_t submitted = 0;
-		enum tc_status status = TC_OK;
-		for (; submitted < SUBMITS && status == TC_OK; submitted += status == TC_OK)
-			status = copies->device->submit(copies->self,
-			                                &copies->tasks[UP_LANE][submitted], error);
-		uint64_t end = tci_clockwork_ps(clockwork);
-		tci_burst_skip(copies->burst, SUBMITS - submitted);
-		TC_TRY(tci_burst_wait(copies->burst, &ps, error));
-		TC_TRY(status);
-		submit.values[submit.count++] = (end - start) / SUBMITS;
-		start = tci_clockwork_ps(clockwork);
+	struct tci_samples samples = {0};
+	while (samples.count < TCI_MOST_SAMPLES) {
+		uint64_t ps, start = tci_clockwork_ps(clockwork);
 		TC_TRY(run_burst(copies, 1u << UP_LANE, SMALLEST_BYTES, 1, &ps, error));
-		round_trip.values[round_trip.count++] = tci_clockwork_ps(clockwork) - start;
+		samples.values[samples.count++] = tci_clockwork_ps(clockwork) - start;
 	}
-	copies->calibration->submit_ps = tci_samples_median(&submit);
-	copies->calibration->round_trip_ps = tci_samples_median(&round_trip);
+	copies->calibration->round_trip_ps = tci_samples_median(&samples);
 	return TC_OK;
 }
 
@@ -241,7 +221,7 @@ static enum tc_status measure(struct copies *copies, struct tc_error *error)
 	TC_TRY(
 	    measure_curve(copies, TCI_STAGE_COPY_DOWN, 1u << DOWN_LANE, &calibration->down, error));
 	TC_TRY(measure_curve(copies, TCI_STAGE_COPY_BOTH, 3u, &calibration->both, error));
-	return measure_commands(copies, error);
+	return measure_round_trip(copies, error);
 }
 
 enum tc_status tci_measure_copies(struct tci_calibration *calibration, struct tc_error *error)

@@ -225,8 +225,8 @@ static void put_link(struct description *description)
 	put_measured(description, "link.pageable_ppm", ppm > 0 ? ppm : 1, c->pageable,
 	             "largest copy from memory that is not pinned, against pinned");
 	put_measured(description, "gpu.launch_ns",
-	             (c->submit_ps.value + TC_PS_PER_NS - 1) / TC_PS_PER_NS, c->submit_ps,
-	             "handing a command to the device");
+	             (c->issue_ps.value + TC_PS_PER_NS - 1) / TC_PS_PER_NS, c->issue_ps,
+	             "issuing a command of a schedule of independent copies");
 }
 
 static const struct tci_depth_rates *default_depth(const struct tci_calibration *calibration)
@@ -302,7 +302,6 @@ static void put_details(struct description *description, uint64_t seconds)
 	    json_pack("{s:o, s:o}", "points", points_of(&c->both, 1), "spread_ppm",
 	              spreads_of(&c->both)));
 	put(description, "x_calibration.round_trip_ps", measured_json(&c->round_trip_ps));
-	put(description, "x_calibration.submit_ps", measured_json(&c->submit_ps));
 	if (c->drives == 0)
 		return;
 	put(description, "x_calibration.storage",

@@ -114,7 +114,7 @@ struct tci_calibration {
 
 	struct tci_curve_points up, down, both; /**< host to GPU, GPU to host, their sum at once */
 	struct tci_measured pageable;           /**< rate of copies from unpinned memory */
-	struct tci_measured submit_ps;          /**< of the issuing thread, for each command */
+	struct tci_measured issue_ps;           /**< of the issuing thread, for each command */
 	struct tci_measured round_trip_ps;      /**< of the smallest copy on an idle lane */
 	struct tci_measured pin;                /**< bytes a second */
 	struct tci_measured adam, stream, dram; /**< all cores together; a second */
@@ -131,6 +131,7 @@ struct tci_calibration {
 enum tc_status tci_check_interrupt(struct tc_error *error);
 
 enum tc_status tci_measure_copies(struct tci_calibration *calibration, struct tc_error *error);
+enum tc_status tci_measure_command(struct tci_calibration *calibration, struct tc_error *error);
 enum tc_status tci_measure_cpu(struct tci_calibration *calibration, struct tc_error *error);
 enum tc_status tci_measure_drives(struct tci_calibration *calibration, struct tc_error *error);
 /** The description as JSON text, checked by reading it back; free() it. `machine` receives it. */
