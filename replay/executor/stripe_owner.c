@@ -4,6 +4,9 @@
  * it is dead (no such process, or one that started at another time: the number was given away
  * again), and nobody holds the lock that a living owner holds for as long as it has the file open.
  * The lock also protects owners whom we cannot see because they run in another container.
+ *
+ * The kernel takes a ring apart some time after its process died, and the ring holds the file, and
+ * the file the lock. So for a dead process the lock is waited for a little.
  */
 #include "stripe.h"
 
@@ -17,12 +20,16 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAGIC "TENCACHE STRIPE 1\n"
 #define MAGIC_BYTES (sizeof MAGIC - 1)
 /** Fields of /proc/PID/stat between the command's closing parenthesis and the start time. */
 #define FIELDS_BEFORE_START 20
+/** How long to wait for locks of dead processes, in one directory: 1 s. */
+#define MOST_PAUSES 100u
+#define PAUSE_NS 10000000l
 
 /** Start time of a process in clock ticks since boot; 0 when unknown. */
 static uint64_t start_of(long process)
@@ -69,8 +76,20 @@ static bool has_our_form(const char *name)
 	       length > suffix && strcmp(name + length - suffix, TCI_STRIPE_SUFFIX) == 0;
 }
 
+/** Take the lock, waiting for it while `*pauses` last. */
+static bool take_lock(int file, unsigned *pauses)
+{
+	while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+		if (errno != EWOULDBLOCK || *pauses == 0)
+			return false;
+		(*pauses)--;
+		(void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+	}
+	return true;
+}
+
 /** Read the first block of an open file: ours, and its process dead? */
-static bool was_left_behind(int file)
+static bool was_left_behind(int file, unsigned *pauses)
 {
 	char block[TCI_BLOCK_BYTES + 1] = {0};
 	struct stat status;
@@ -81,12 +100,13 @@ static bool was_left_behind(int file)
 	    memcmp(block, MAGIC, MAGIC_BYTES) != 0 ||
 	    sscanf(block + MAGIC_BYTES, "process %ld\nstart %" SCNu64, &process, &start) != 2)
 		return false;
-	return is_dead(process, start) && flock(file, LOCK_EX | LOCK_NB) == 0;
+	return is_dead(process, start) && take_lock(file, pauses);
 }
 
 uint32_t tci_stripe_clean(const struct tci_storage_calls *calls, int directory)
 {
 	uint32_t removed = 0;
+	unsigned pauses = MOST_PAUSES;
 	int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	if (list == NULL && copy >= 0)
@@ -101,7 +121,7 @@ uint32_t tci_stripe_clean(const struct tci_storage_calls *calls, int directory)
 		if (file < 0)
 			continue;
 		/* The lock is held while the name goes, so of two cleaners one removes it. */
-		if (was_left_behind(file) &&
+		if (was_left_behind(file, &pauses) &&
 		    calls->remove_at(calls->self, directory, entry->d_name) == 0)
 			removed++;
 		(void)close(file);

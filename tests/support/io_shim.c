@@ -30,12 +30,18 @@ static bool is_spoiled(struct io_shim *shim, bool write)
 	return true;
 }
 
-/** Bytes to move really, for a transfer of `bytes` that is to be spoiled. */
+/** Bytes that a transfer of `bytes` that is to be spoiled claims to have moved. */
 static uint64_t spoiled_bytes(const struct io_shim *shim, uint64_t bytes)
 {
 	if (shim->fault != IO_FAULT_SHORT)
 		return 0;
 	return bytes < shim->short_bytes ? bytes : shim->short_bytes;
+}
+
+/** What direct I/O can really move of them. */
+static uint64_t movable(uint64_t claimed)
+{
+	return claimed / 512 * 512;
 }
 
 static int64_t shim_read(void *self, int file, void *memory, uint64_t bytes, uint64_t offset)
@@ -45,8 +51,9 @@ static int64_t shim_read(void *self, int file, void *memory, uint64_t bytes, uin
 		return tci_system_calls.read(NULL, file, memory, bytes, offset);
 	if (shim->fault == IO_FAULT_ERROR)
 		return shim->error;
-	uint64_t part = spoiled_bytes(shim, bytes);
-	return part == 0 ? 0 : tci_system_calls.read(NULL, file, memory, part, offset);
+	uint64_t claimed = spoiled_bytes(shim, bytes), part = movable(claimed);
+	int64_t moved = part == 0 ? 0 : tci_system_calls.read(NULL, file, memory, part, offset);
+	return moved == (int64_t)part ? (int64_t)claimed : moved;
 }
 
 static int64_t shim_write(void *self, int file, const void *memory, uint64_t bytes, uint64_t offset)
@@ -56,8 +63,9 @@ static int64_t shim_write(void *self, int file, const void *memory, uint64_t byt
 		return tci_system_calls.write(NULL, file, memory, bytes, offset);
 	if (shim->fault == IO_FAULT_ERROR)
 		return shim->error;
-	uint64_t part = spoiled_bytes(shim, bytes);
-	return part == 0 ? 0 : tci_system_calls.write(NULL, file, memory, part, offset);
+	uint64_t claimed = spoiled_bytes(shim, bytes), part = movable(claimed);
+	int64_t moved = part == 0 ? 0 : tci_system_calls.write(NULL, file, memory, part, offset);
+	return moved == (int64_t)part ? (int64_t)claimed : moved;
 }
 
 static int shim_direct_alignment(void *self, int file, uint32_t *alignment)

@@ -36,7 +36,8 @@ void storage_case_open(struct storage_case *test, size_t directories, uint64_t b
 size_t storage_case_files(const struct storage_case *test, unsigned directory)
 {
 	size_t count = 0;
-	test_free_names(test_list_folder(test->folders[directory], &count), count);
+	char **names = test_list_folder(test->folders[directory], &count);
+	test_free_names(names, count);
 	return count;
 }
 
