@@ -11,6 +11,7 @@
 #include "tencache/machine.h"
 #include "tencache/units.h"
 #include "text_table.h"
+#include "option_words.h"
 #include "verbs.h"
 
 static const char help[] =
@@ -140,19 +141,10 @@ static enum tc_status show_machine(const char *name, bool as_json, struct tc_err
 
 int tci_sim_machines(int argc, char **argv)
 {
-	static const struct option options[] = {
-	    {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	bool as_json = false;
-	optind = 1;
-	for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-		if (option == 'h') {
-			(void)fputs(help, stdout);
-			return TCI_EXIT_OK;
-		}
-		if (option != 'j')
-			return TCI_EXIT_USAGE;
-		as_json = true;
-	}
+	int code;
+	if (!tci_list_options(argc, argv, help, &as_json, &code))
+		return code;
 	struct tc_error error = {0};
 	enum tc_status status = TC_OK;
 	if (optind == argc)

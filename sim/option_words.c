@@ -1,5 +1,6 @@
 /* What the verbs say about words and options that they do not know. */
 #include "option_words.h"
+#include "verbs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,4 +44,20 @@ enum tc_status tci_bad_option(const char *text, const struct option *list, bool 
 	return tc_error_set(error, TC_ARGUMENT, "unknown option \"%s\"%s%s%s; see --help", text,
 	                    nearest == NULL ? "" : "; did you mean \"--",
 	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+}
+
+bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, int *code)
+{
+	static const struct option options[] = {
+	    {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	optind = 1;
+	for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+		if (option == 'h')
+			(void)fputs(help, stdout);
+		*code = option == 'h' ? TCI_EXIT_OK : TCI_EXIT_USAGE;
+		if (option != 'j')
+			return false;
+		*as_json = true;
+	}
+	return true;
 }

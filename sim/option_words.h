@@ -11,6 +11,12 @@
 
 #include "tencache/error.h"
 
+/**
+ * Options of a verb that lists things: --json and --help (printed here). Names follow at optind.
+ * @return false when the verb is done with exit code `*code`
+ */
+bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, int *code);
+
 /** Find `value` among `words`; else TC_ARGUMENT with the list and the nearest one. */
 enum tc_status tci_choose(const char *option, const char *value, const char *const *words,
                           size_t count, int *chosen, struct tc_error *error);

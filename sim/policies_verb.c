@@ -9,6 +9,7 @@
 
 #include "tencache/policy.h"
 #include "text_table.h"
+#include "option_words.h"
 #include "verbs.h"
 
 static const char help[] =
@@ -113,19 +114,10 @@ static enum tc_status print_text(char **names, int count, struct tc_error *error
 
 int tci_sim_policies(int argc, char **argv)
 {
-	static const struct option options[] = {
-	    {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	bool as_json = false;
-	optind = 1;
-	for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-		if (option == 'h') {
-			(void)fputs(help, stdout);
-			return TCI_EXIT_OK;
-		}
-		if (option != 'j')
-			return TCI_EXIT_USAGE;
-		as_json = true;
-	}
+	int code;
+	if (!tci_list_options(argc, argv, help, &as_json, &code))
+		return code;
 	struct tc_error error = {0};
 	enum tc_status status = as_json ? print_json(argv + optind, argc - optind, &error)
 	                                : print_text(argv + optind, argc - optind, &error);

@@ -1,34 +1,6 @@
 #!/usr/bin/env bash
 # The verbs `machines` and `policies`: what they print, where messages go, exit codes.
-set -u
-sim=$1/tencache-sim
-failed=0
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-# expect CODE PATTERN_ON_STDOUT PATTERN_ON_STDERR COMMAND...: an empty pattern wants nothing there
-expect() {
-	local code=$1 out=$2 err=$3
-	shift 3
-	"$@" >"$work/out" 2>"$work/err"
-	local got=$?
-	if [ $got -ne "$code" ]; then
-		echo "exit $got, wanted $code: $*"
-		failed=1
-	fi
-	for stream in out err; do
-		local pattern=${!stream}
-		if [ -z "$pattern" ] && [ -s "$work/$stream" ]; then
-			echo "unexpected output on std$stream: $*"
-			cat "$work/$stream"
-			failed=1
-		elif [ -n "$pattern" ] && ! grep -qE -- "$pattern" "$work/$stream"; then
-			echo "no \"$pattern\" on std$stream: $*"
-			cat "$work/$stream"
-			failed=1
-		fi
-	done
-}
+. "$(dirname "$0")/support/cli.sh"
 
 expect 0 'a100-40 .*two 3.2 GB/s drives' '' "$sim" machines
 expect 0 'host.cores +32 +low +assumption' '' "$sim" machines a100-40

@@ -15,37 +15,9 @@
 #include "hash.h"
 #include "machine_fields.h"
 #include "random.h"
-#include "tencache/machine.h"
+#include "small_machine.h"
 
-#define EFFICIENCIES                                                                               \
-	"{\"gemm\":500000,\"attention\":500000,\"elementwise\":250000,\"reduction\":250000,"       \
-	"\"gather\":250000,\"optimizer\":250000,\"communication\":250000,\"copy\":250000}"
-
-static const char complete[] =
-    "{\"format\":\"tencache-machine\",\"version\":1,\"name\":\"small\",\"source\":\"a test\","
-    "\"date\":\"2026-11-30\",\"confidence\":\"medium\","
-    "\"gpu\":{\"capacity_bytes\":1000000000,\"framework_bytes\":1000,"
-    "\"memory_bytes_per_s\":1000000000,\"memory_efficiency_ppm\":" EFFICIENCIES ","
-    "\"flops_per_s\":{\"float32\":2000000000,\"float16\":8000000000},"
-    "\"flops_efficiency_ppm\":" EFFICIENCIES ",\"launch_ns\":5000},"
-    "\"host\":{\"capacity_bytes\":4000000000,\"dram_bytes_per_s\":2800000000,\"cores\":4,"
-    "\"adam_parameters_per_s_per_core\":{\"value\":10000000,\"confidence\":\"low\","
-    "\"source\":\"measured by hand\"},"
-    "\"stream_bytes_per_s_per_core\":500000000,\"pin_bytes_per_s\":1000000000},"
-    "\"link\":{\"h2d\":{\"bytes_per_s\":1000000000,\"latency_ns\":3000},"
-    "\"d2h\":{\"bytes_per_s\":2000000000}},"
-    "\"nvme\":{\"drives\":2,\"drive\":{\"capacity_bytes\":8000000000,"
-    "\"read\":{\"bytes_per_s\":300000000},\"write\":{\"bytes_per_s\":200000000},"
-    "\"endurance_bytes\":600000000000}},\"x_note\":\"anything\"}";
-
-static struct tc_machine *parse(const char *json)
-{
-	struct tc_error error = {0};
-	struct tc_machine *machine = NULL;
-	if (tc_machine_parse(json, strlen(json), "small.json", &machine, &error) != TC_OK)
-		fail_msg("%s", error.text);
-	return machine;
-}
+static const char complete[] = SMALL_MACHINE_JSON;
 
 /** `complete` with the first `from` replaced by `to`; free(). */
 static char *edited(const char *from, const char *to)
@@ -81,7 +53,7 @@ static void refuse(const char *from, const char *to, const char *part)
 static void test_values(void **state)
 {
 	(void)state;
-	struct tc_machine *m = parse(complete);
+	struct tc_machine *m = small_machine_parse(complete);
 	assert_string_equal(m->name, "small");
 	assert_int_equal(m->capacity_bytes[TC_GPU], 1000000000);
 	assert_int_equal(m->framework_bytes[TC_GPU], 1000);
@@ -219,7 +191,7 @@ static void test_lanes_of_drives(void **state)
 {
 	(void)state;
 	char *json = edited("\"drives\":2", "\"drives\":3,\"striped\":false");
-	struct tc_machine *m = parse(json);
+	struct tc_machine *m = small_machine_parse(json);
 	assert_int_equal(m->lanes[TC_QUEUE_NVME_READ], 3);
 	assert_int_equal(m->lanes[TC_QUEUE_NVME_WRITE], 3);
 	/* A lane for each drive: the rate is that of one. */
@@ -236,7 +208,7 @@ static void test_without_drive(void **state)
 	const char *to = strstr(complete, ",\"x_note\"");
 	char json[sizeof complete];
 	(void)sprintf(json, "%.*s%s", (int)(from - complete), complete, to);
-	struct tc_machine *m = parse(json);
+	struct tc_machine *m = small_machine_parse(json);
 	assert_int_equal(m->capacity_bytes[TC_NVME], 0);
 	assert_int_equal(m->nvme_drives, 0);
 	tc_machine_free(m);
@@ -262,7 +234,7 @@ static void test_override(void **state)
 {
 	(void)state;
 	struct tc_error error = {0};
-	struct tc_machine *m = parse(complete);
+	struct tc_machine *m = small_machine_parse(complete);
 	expect_hash(m);
 	char before[65];
 	strcpy(before, m->sha256);
@@ -303,7 +275,7 @@ static void test_override_refused(void **state)
 	             {"pinned-rounding", "half", "exact"},
 	             {"cores", "1.5", "whole number"},
 	             {"gpu-memory", "10P", "largest"}};
-	struct tc_machine *m = parse(complete);
+	struct tc_machine *m = small_machine_parse(complete);
 	char before[65];
 	strcpy(before, m->sha256);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -328,7 +300,8 @@ static void test_every_option_counts(void **state)
 	assert_true(count > 25);
 	for (size_t i = 0; i < count; ++i) {
 		struct tc_error error = {0};
-		struct tc_machine *m = parse(complete), *plain = parse(complete);
+		struct tc_machine *m = small_machine_parse(complete),
+		                  *plain = small_machine_parse(complete);
 		/* What the engine and the planner read: from the capacities to the lanes. */
 		size_t from = offsetof(struct tc_machine, capacity_bytes);
 		size_t bytes = offsetof(struct tc_machine, storage) - from;
@@ -383,7 +356,7 @@ static void test_curve(void **state)
 	char *json = edited("\"bytes_per_s\":1000000000,\"latency_ns\":3000",
 	                    "\"curve\":{\"points\":[[1000,500000000],[9000,900000000]],"
 	                    "\"source\":\"by hand\",\"confidence\":\"high\"}");
-	struct tc_machine *m = parse(json);
+	struct tc_machine *m = small_machine_parse(json);
 	assert_int_equal(m->h2d.bytes_per_s, 1000000000);
 	assert_int_equal(m->h2d.latency_ps, 1000000);
 	/* An override of the rate keeps the fitted latency. */
@@ -398,7 +371,7 @@ static void test_curve(void **state)
 static void test_transfer_times(void **state)
 {
 	(void)state;
-	struct tc_machine *m = parse(complete);
+	struct tc_machine *m = small_machine_parse(complete);
 	/* 3 us + 1e6 B / 1e9 B/s = 1,003 us. */
 	assert_int_equal(tc_machine_transfer_ps(m, TC_QUEUE_H2D, 1000000, false), 1003000000);
 	/* Pageable: half the rate. */
@@ -417,7 +390,7 @@ static void test_transfer_times(void **state)
 static void test_cpu_times(void **state)
 {
 	(void)state;
-	struct tc_machine *m = parse(complete);
+	struct tc_machine *m = small_machine_parse(complete);
 	/* 4 cores x 1e7 = 4e7/s; DRAM 2.8e9 / 28 = 1e8/s: the cores limit, 1e6 take 25 ms. */
 	assert_int_equal(tc_machine_cpu_ps(m, 1000000, 28000000), 25000000000);
 	assert_int_equal(tc_machine_cpu_ps(m, 1000000, 0), 25000000000);
@@ -491,7 +464,7 @@ static void test_page(void **state)
 	char *to = strstr(from, "```");
 	assert_non_null(to);
 	*to = '\0';
-	struct tc_machine *m = parse(from);
+	struct tc_machine *m = small_machine_parse(from);
 	assert_string_equal(m->name, "my-box");
 	tc_machine_free(m);
 }

@@ -7,42 +7,14 @@
 
 #include <cmocka.h>
 
-#include "tencache/machine.h"
+#include "small_machine.h"
 
-#define EFFICIENCIES                                                                               \
-	"{\"gemm\":500000,\"attention\":500000,\"elementwise\":250000,\"reduction\":250000,"       \
-	"\"gather\":250000,\"optimizer\":250000,\"communication\":250000,\"copy\":250000}"
-
-static const char complete[] =
-    "{\"format\":\"tencache-machine\",\"version\":1,\"name\":\"small\",\"source\":\"a test\","
-    "\"date\":\"2026-11-30\",\"confidence\":\"medium\","
-    "\"gpu\":{\"capacity_bytes\":1000000000,\"framework_bytes\":1000,"
-    "\"memory_bytes_per_s\":1000000000,\"memory_efficiency_ppm\":" EFFICIENCIES ","
-    "\"flops_per_s\":{\"float32\":2000000000,\"float16\":8000000000},"
-    "\"flops_efficiency_ppm\":" EFFICIENCIES ",\"launch_ns\":5000},"
-    "\"host\":{\"capacity_bytes\":4000000000,\"dram_bytes_per_s\":2800000000,\"cores\":4,"
-    "\"adam_parameters_per_s_per_core\":{\"value\":10000000,\"confidence\":\"low\","
-    "\"source\":\"measured by hand\"},"
-    "\"stream_bytes_per_s_per_core\":500000000,\"pin_bytes_per_s\":1000000000},"
-    "\"link\":{\"h2d\":{\"bytes_per_s\":1000000000,\"latency_ns\":3000},"
-    "\"d2h\":{\"bytes_per_s\":2000000000}},"
-    "\"nvme\":{\"drives\":2,\"drive\":{\"capacity_bytes\":8000000000,"
-    "\"read\":{\"bytes_per_s\":300000000},\"write\":{\"bytes_per_s\":200000000},"
-    "\"endurance_bytes\":600000000000}},\"x_note\":\"anything\"}";
-
-static struct tc_machine *parse(const char *json)
-{
-	struct tc_error error = {0};
-	struct tc_machine *machine = NULL;
-	if (tc_machine_parse(json, strlen(json), "small.json", &machine, &error) != TC_OK)
-		fail_msg("%s", error.text);
-	return machine;
-}
+static const char complete[] = SMALL_MACHINE_JSON;
 
 static void test_op_times(void **state)
 {
 	(void)state;
-	struct tc_machine *m = parse(complete);
+	struct tc_machine *m = small_machine_parse(complete);
 	struct tc_tensor tensors[] = {{.bytes = 1000, .dtype = TC_FLOAT32, .name = ""},
 	                              {.bytes = 1000, .dtype = TC_FLOAT16, .name = ""}};
 	static const uint32_t first[] = {0}, second[] = {1}, both[] = {0, 1};
