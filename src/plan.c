@@ -173,7 +173,7 @@ static enum tc_status tci_announce(struct tc_planner *planner, struct tc_plan_in
 	                              .staleness = planner->policy->staleness,
 	                              .drives = planner->trace->has_events &&
 	                                        planner->steps->granularity != TC_GRANULARITY_OP,
-	                              .scale = 1,
+	                              .scale = planner->trace->scale > 1 ? planner->trace->scale : 1,
 	                              .iterations = planner->options->iterations,
 	                              .pools = planner->pool_infos,
 	                              .pool_count = planner->pool_count,

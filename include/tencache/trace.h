@@ -173,6 +173,7 @@ struct tc_trace {
 	bool has_clip;               /**< run.clip is present: a global norm before the updates */
 	uint64_t workspace_slack;    /**< bytes set aside for workspace nobody sees */
 	bool has_events;
+	uint64_t scale; /**< bytes were divided by this (scale.h); 0 and 1: they were not */
 
 	struct tc_tensor *tensors;
 	uint32_t tensor_count;
