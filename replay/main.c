@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "calibrate.h"
 #include "tencache/units.h"
 #include "verbs.h"
 #include "verbs_replay.h"
@@ -16,6 +17,7 @@ static const struct tci_verb {
 	const char *help;
 } verbs[] = {
     {"run", tci_replay_run, "replay one policy's schedule with real copies (the default verb)"},
+    {"calibrate", tci_replay_calibrate, "measure this computer and write a machine description"},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 

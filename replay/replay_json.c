@@ -101,16 +101,6 @@ static json_t *storage_json(const struct tc_storage_facts *facts)
 	return object;
 }
 
-/** CPU nanoseconds for each 10^9 bytes that links and drives moved in the whole run. */
-static uint64_t cpu_ns_per_gb(const struct tci_session *session)
-{
-	uint64_t bytes = 0, result = 0;
-	for (uint64_t c = 0; c < session->schedule->command_count; c++)
-		bytes += session->schedule->commands[c].bytes;
-	(void)tc_mul_div_floor(session->facts.cpu_ps / TC_PS_PER_NS, 1000000000, bytes, &result);
-	return result;
-}
-
 static json_t *computer_json(void)
 {
 	struct utsname name;
@@ -145,7 +135,7 @@ static json_t *session_json(struct tci_session *session)
 	set(root, "dilate", session->options.dilate);
 	set(root, "iterations", session->iterations);
 	set(root, "ratio_ppm", tci_session_ratio_ppm(session));
-	set(root, "cpu_ns_per_gb", cpu_ns_per_gb(session));
+	set(root, "cpu_ns_per_gb", tci_session_cpu_ns_per_gb(session));
 	(void)json_object_set_new(root, "predicted", outcome_json(session, &session->predicted));
 	(void)json_object_set_new(root, "measured", outcome_json(session, &session->measured));
 	(void)json_object_set_new(root, "run", facts_json(session));

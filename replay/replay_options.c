@@ -15,6 +15,7 @@
 enum option_id {
 	OPTION_TRACE = 1,
 	OPTION_SCHEDULE,
+	OPTION_WRITE_SCHEDULE,
 	OPTION_POLICY,
 	OPTION_MACHINE,
 	OPTION_DEVICE,
@@ -49,6 +50,8 @@ static const struct {
     {"trace", "FILE", "trace to plan and replay", OPTION_TRACE},
     {"schedule", "FILE", "replay a schedule file instead; with --trace its ops are known too",
      OPTION_SCHEDULE},
+    {"write-schedule", "FILE", "write down what is planned, with its scale, before it runs",
+     OPTION_WRITE_SCHEDULE},
     {"policy", "NAME[:KEY=VALUE...]", "the policy (default: 10cache)", OPTION_POLICY},
     {"machine", "NAME|FILE",
      "plan for and predict with this machine (default: " TCI_DEFAULT_MACHINE ")", OPTION_MACHINE},
@@ -233,6 +236,9 @@ static enum tc_status set_option(struct tci_replay_options *options, int option,
 	case OPTION_SCHEDULE:
 		options->schedule_path = value;
 		return TC_OK;
+	case OPTION_WRITE_SCHEDULE:
+		options->write_path = value;
+		return TC_OK;
 	case OPTION_POLICY:
 		options->policy = value;
 		return TC_OK;
@@ -342,6 +348,10 @@ static enum tc_status check(const struct tci_replay_options *options, struct tc_
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "--policy and --schedule exclude each other: a schedule file "
 		                    "holds one policy's plan");
+	if (options->schedule_path != NULL && options->write_path != NULL)
+		return tc_error_set(error, TC_ARGUMENT,
+		                    "--write-schedule writes what is planned: give --trace, not "
+		                    "--schedule");
 	if (strchr(options->policy != NULL ? options->policy : "", ',') != NULL)
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "--policy %s: a replay runs one policy at a time",

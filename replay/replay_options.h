@@ -11,7 +11,7 @@
 #define TCI_MOST_DIRECTORIES 64u
 
 struct tci_replay_options {
-	const char *trace_path, *schedule_path, *machine_name, *policy;
+	const char *trace_path, *schedule_path, *write_path, *machine_name, *policy;
 	const char *timeline_path, *storage, *device;
 	bool machine_given;
 	struct tci_override *overrides; /**< owned; the strings are argv's */

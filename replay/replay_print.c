@@ -63,7 +63,7 @@ static void rate_cell(struct tci_table *table, const struct tci_queue_summary *s
 {
 	uint64_t rate;
 	char text[TC_UNIT_TEXT_BYTES];
-	if (summary->busy_ps > 0 &&
+	if (summary->busy_ps > 0 && summary->bytes > 0 &&
 	    tc_mul_div_floor(summary->bytes, TC_PS_PER_S, summary->busy_ps, &rate))
 		tci_table_cell(table, "%s", tc_format_rate(rate, text));
 	else
@@ -89,7 +89,7 @@ static void queue_row(struct tci_table *table, struct tci_session *session, enum
 		return;
 	tci_table_cell(table, "%s", tc_queue_name(queue));
 	tci_table_cell(table, "%llu", (unsigned long long)m.commands);
-	tci_table_cell(table, "%s", tc_format_bytes(m.bytes, text));
+	tci_table_cell(table, "%s", m.bytes > 0 ? tc_format_bytes(m.bytes, text) : "");
 	rate_cell(table, &p);
 	rate_cell(table, &m);
 	share_cell(table, &p);
@@ -115,7 +115,6 @@ static enum tc_status print_queues(FILE *out, struct tci_session *session, struc
 	return status;
 }
 
-/** CPU seconds for each 10^9 bytes that links, drives and CPU moved, as nanoseconds per GB. */
 static void print_facts(FILE *out, const struct tci_session *session)
 {
 	const struct tc_replay_facts *facts = &session->facts;
@@ -127,8 +126,9 @@ static void print_facts(FILE *out, const struct tci_session *session)
 	fprintf(out, "setup     %s (memory %s, files %s), outside every time above\n",
 	        tc_format_ps(facts->setup_ps, a), tc_format_ps(facts->pin_ps, b),
 	        tc_format_ps(facts->file_ps, c));
-	fprintf(out, "run       %s, CPU %s\n", tc_format_ps(facts->run_ps, a),
-	        tc_format_ps(facts->cpu_ps, b));
+	fprintf(out, "run       %s, CPU %s, that is %s for each GB that links and drives moved\n",
+	        tc_format_ps(facts->run_ps, a), tc_format_ps(facts->cpu_ps, b),
+	        tc_format_ps(tci_session_cpu_ns_per_gb(session) * TC_PS_PER_NS, c));
 	if (facts->storage.backend[0] != '\0')
 		fprintf(out, "storage   %s: %s; %llu retries, %llu short transfers\n",
 		        facts->storage.backend, facts->storage.detail,

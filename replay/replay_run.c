@@ -164,7 +164,8 @@ static void warn(const struct tci_session *session)
 	char text[TC_UNIT_TEXT_BYTES];
 	if (session->options.quiet)
 		return;
-	if (session->options.throttle && facts->overrun_commands > 0)
+	/* A percent of the run: below it, waiting lanes make up for it. */
+	if (session->options.throttle && facts->overrun_ps > facts->run_ps / 100)
 		fprintf(
 		    stderr,
 		    "tencache-replay: --dilate is too small: looking at content made %llu compute "

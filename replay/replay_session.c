@@ -55,15 +55,29 @@ static enum tc_status plan(struct tci_session *session, const struct tc_sink *si
 	return tc_plan(&plan_options, &session->notes, error);
 }
 
+static enum tc_status plan_into(struct tci_session *session, struct tc_audit *audit,
+                                struct tc_schedule_writer *writer, struct tc_error *error)
+{
+	struct tc_sink sinks[3] = {tc_schedule_sink(session->schedule), tc_audit_sink(audit)};
+	struct tc_tee tee = {sinks, 2};
+	if (writer != NULL)
+		sinks[tee.count++] = tc_schedule_writer_sink(writer);
+	struct tc_sink sink = tc_tee_sink(&tee);
+	return plan(session, &sink, error);
+}
+
 /** Nothing runs that was not proven safe. */
 static enum tc_status plan_and_audit(struct tci_session *session, struct tc_error *error)
 {
 	struct tc_audit *audit;
+	struct tc_schedule_writer *writer = NULL;
+	enum tc_status status = TC_OK;
 	TC_TRY(tc_audit_create(true, &audit, error));
-	struct tc_sink sinks[] = {tc_schedule_sink(session->schedule), tc_audit_sink(audit)};
-	struct tc_tee tee = {sinks, 2};
-	struct tc_sink sink = tc_tee_sink(&tee);
-	enum tc_status status = plan(session, &sink, error);
+	if (session->options.write_path != NULL)
+		status = tc_schedule_writer_create(session->options.write_path, &writer, error);
+	if (status == TC_OK)
+		status = plan_into(session, audit, writer, error);
+	tc_schedule_writer_free(writer);
 	tc_audit_free(audit);
 	return status;
 }
@@ -193,4 +207,13 @@ uint64_t tci_session_ratio_ppm(const struct tci_session *session)
 	                          &ratio))
 		return UINT64_MAX;
 	return ratio;
+}
+
+uint64_t tci_session_cpu_ns_per_gb(const struct tci_session *session)
+{
+	uint64_t bytes = 0, result = 0;
+	for (uint64_t c = 0; c < session->schedule->command_count; c++)
+		bytes += session->schedule->commands[c].bytes;
+	(void)tc_mul_div_floor(session->facts.cpu_ps / TC_PS_PER_NS, 1000000000, bytes, &result);
+	return result;
 }

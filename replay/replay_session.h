@@ -55,6 +55,8 @@ enum tc_status tci_outcome_finish(const struct tci_session *session, struct tci_
  * equal.
  */
 uint64_t tci_session_ratio_ppm(const struct tci_session *session);
+/** CPU nanoseconds for each 10^9 bytes that links and drives moved in the whole run; 0: none. */
+uint64_t tci_session_cpu_ns_per_gb(const struct tci_session *session);
 enum tc_status tci_session_print(FILE *out, struct tci_session *session, struct tc_error *error);
 enum tc_status tci_session_print_json(FILE *out, struct tci_session *session,
                                       struct tc_error *error);

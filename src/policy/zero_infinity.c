@@ -10,6 +10,14 @@
 /** DeepSpeed's default of offload_param.buffer_size, elements. */
 #define TCI_ZERO_DEFAULT_BUFFER_ELEMENTS 100000000u
 
+/** The default, divided like everything else where the trace was scaled. */
+static uint64_t tci_zero_default_buffer(const struct tc_planner *planner)
+{
+	uint64_t scale = tc_plan_trace(planner)->scale;
+	return scale > 1 ? TCI_ZERO_DEFAULT_BUFFER_ELEMENTS / scale
+	                 : TCI_ZERO_DEFAULT_BUFFER_ELEMENTS;
+}
+
 static bool tci_zero_on(const struct tc_planner *planner, const char *name)
 {
 	return tc_plan_number(planner, name) != 0;
@@ -42,7 +50,7 @@ static void tci_zero_settings(struct tci_zero *zero, const struct tc_planner *pl
 	    .scan = tci_zero_on(planner, "scan"),
 	    .buffer_count = tc_plan_number(planner, "buffer-count"),
 	    .buffer_elements =
-	        tci_zero_or(planner, "buffer-size", TCI_ZERO_DEFAULT_BUFFER_ELEMENTS),
+	        tci_zero_or(planner, "buffer-size", tci_zero_default_buffer(planner)),
 	    .max_in_cpu = tc_plan_number(planner, "max-in-cpu"),
 	    .min_nvme_bytes = tc_plan_number(planner, "min-nvme-bytes"),
 	    .optimizer_buffer_count = tc_plan_number(planner, "optimizer-buffer-count"),
