@@ -1,7 +1,7 @@
 /*
  * The auditor: a sink that walks a schedule once and proves it safe, or says where it is not.
  * Clocks in audit_clock.c, content in audit_map.c, accesses in audit_access.c, and each kind of
- * command in audit_walk.c and audit_work.c.
+ * command in audit_walk.c and audit_work.c; which op when in audit_order.c.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -27,8 +27,9 @@ struct tci_op_touch {
 
 /** How an op takes part in an iteration. */
 enum tci_op_duty {
-	TCI_OP_IN_ORDER = 1,  /**< forward or backward: exactly once and in order */
-	TCI_OP_NEEDED = 2,    /**< writes persistent tensors: exactly once */
+	TCI_OP_IN_ORDER =
+	    1,             /**< forward or backward: exactly once, and in order unless reordered */
+	TCI_OP_NEEDED = 2, /**< writes persistent tensors: exactly once */
 	TCI_OP_SUBRANGES = 4, /**< some reads or writes are sub-ranges */
 	TCI_OP_WORKSPACE = 8,
 	TCI_OP_PARAMS = 16 /**< writes parameters */
@@ -45,6 +46,8 @@ struct tci_bound {
 	uint32_t stamp; /**< of the command; others are old */
 	uint32_t bind;
 };
+
+struct tci_turn;
 
 struct tc_audit {
 	bool stop;
@@ -73,6 +76,10 @@ struct tc_audit {
 	struct tci_op_touch *touches;
 	struct tci_op_state *ops; /**< one more than the trace has */
 	uint32_t needed_total, needed_done;
+	uint32_t ordered_total, ordered_done; /**< forward and backward ops */
+	/* Reordered plans only, see audit_order.c. */
+	struct tci_turn *turns;                  /**< by tensor of the trace */
+	uint32_t *unpack_first, *unpack_tensors; /**< what is unpacked before each op */
 	uint32_t in_order; /**< the op that must come next in this iteration, or the op count */
 	uint32_t iterations_begun;
 
@@ -148,6 +155,11 @@ void tci_audit_drop(struct tc_audit *audit);
 /** An op has run: the new versions of the parameters that it wrote are what their masters' latest
  * ones convert to (an op may write the parameter before its master). */
 void tci_audit_note_masters(struct tc_audit *audit, uint32_t op);
+/** Of reordered plans: tables for the order of accesses. */
+enum tc_status tci_audit_begin_turns(struct tc_audit *audit, struct tc_error *error);
+/** Of reordered plans: an op that is executed reads the tensor, or writes or allocates it; has an
+ * op that belongs behind it done so already? */
+void tci_audit_turn(struct tc_audit *audit, uint32_t op, uint32_t tensor, bool writes);
 /** An op is executed by the command at hand: duty, order, how often. */
 void tci_audit_execute(struct tc_audit *audit, uint32_t op);
 /** Commands of `iteration` begin. */

@@ -95,6 +95,7 @@ static enum tc_status begin_ops(struct tc_audit *audit, struct tc_error *error)
 		audit->ops[o].first_touch = end;
 		audit->ops[o].duty = op_duty(trace, &trace->ops[o]);
 		audit->needed_total += (audit->ops[o].duty & TCI_OP_NEEDED) != 0;
+		audit->ordered_total += (audit->ops[o].duty & TCI_OP_IN_ORDER) != 0;
 		end = add_touches(audit, &trace->ops[o], flags, end);
 	}
 	free(flags);
@@ -196,6 +197,7 @@ enum tc_status tci_audit_begin_tables(struct tc_audit *audit, struct tc_error *e
 		return tc_error_no_memory(error, "the auditor's clocks", TCI_CLOCK_LANES);
 	TC_TRY(begin_tensors(audit, error));
 	TC_TRY(begin_ops(audit, error));
+	TC_TRY(tci_audit_begin_turns(audit, error));
 	if (!tci_map_start(&audit->map, info->pools, info->pool_count))
 		return tc_error_no_memory(error, "the auditor's map of pools", 0);
 	check_capacity(audit);
@@ -223,4 +225,7 @@ void tci_audit_clear_tables(struct tc_audit *audit)
 	free(audit->bind_touched);
 	free(audit->touches);
 	free(audit->ops);
+	free(audit->turns);
+	free(audit->unpack_first);
+	free(audit->unpack_tensors);
 }

@@ -60,85 +60,6 @@ const struct tc_bind *tci_audit_bound_or_derived(const struct tc_audit *audit, u
 	return &audit->command->binds[alias->bind];
 }
 
-/* ---------------------------------------------------------------- which op when */
-
-void tci_audit_execute(struct tc_audit *audit, uint32_t op)
-{
-	struct tci_op_state *state = &audit->ops[op];
-	const char *name = audit->info->trace->ops[op].name;
-	if (state->executed_in == audit->iterations_begun) {
-		tci_audit_report(audit,
-		                 "found op %u '%s' a second time in this iteration, "
-		                 "expected once",
-		                 op, name != NULL ? name : "");
-		return;
-	}
-	state->executed_in = audit->iterations_begun;
-	audit->needed_done += (state->duty & TCI_OP_NEEDED) != 0;
-	if ((state->duty & TCI_OP_IN_ORDER) == 0)
-		return;
-	if (op != audit->in_order)
-		tci_audit_report(audit,
-		                 "found op %u '%s', expected op %u next: forward and "
-		                 "backward ops run in order, none left out",
-		                 op, name != NULL ? name : "", audit->in_order);
-	audit->in_order = state->next_in_order;
-}
-
-void tci_audit_iteration_done(struct tc_audit *audit)
-{
-	uint32_t op_count = audit->info->trace->op_count;
-	if (audit->iterations_begun == 0)
-		return;
-	if (audit->in_order != op_count)
-		tci_audit_report(audit,
-		                 "iteration %u ends: found op %u '%s' not executed, expected "
-		                 "every forward and backward op",
-		                 audit->iterations_begun - 1, audit->in_order,
-		                 audit->info->trace->ops[audit->in_order].name);
-	if (audit->needed_done == audit->needed_total || audit->info->staleness > 0)
-		return;
-	for (uint32_t o = 0; o < op_count; o++)
-		if ((audit->ops[o].duty & TCI_OP_NEEDED) != 0 &&
-		    audit->ops[o].executed_in != audit->iterations_begun) {
-			tci_audit_report(audit,
-			                 "iteration %u ends: found op %u '%s' not executed, "
-			                 "expected it once, since it writes persistent "
-			                 "tensors",
-			                 audit->iterations_begun - 1, o,
-			                 audit->info->trace->ops[o].name);
-			return;
-		}
-}
-
-void tci_audit_iteration(struct tc_audit *audit, uint32_t iteration)
-{
-	uint32_t begun = audit->iterations_begun;
-	if (iteration == TC_ITERATION_INIT) {
-		if (begun > 0)
-			tci_audit_report(audit,
-			                 "found a command of init inside iteration %u, "
-			                 "expected it before the first one",
-			                 begun - 1);
-		return;
-	}
-	if (iteration + 1 == begun)
-		return;
-	if (iteration != begun) {
-		tci_audit_report(audit, "found iteration %u, expected %u or the one before",
-		                 iteration, begun);
-		return;
-	}
-	tci_audit_iteration_done(audit);
-	audit->iterations_begun++;
-	audit->needed_done = 0;
-	uint32_t op_count = audit->info->trace->op_count;
-	audit->in_order = op_count;
-	if (op_count > 0)
-		audit->in_order =
-		    (audit->ops[0].duty & TCI_OP_IN_ORDER) != 0 ? 0 : audit->ops[0].next_in_order;
-}
-
 /* ---------------------------------------------------------------- one op */
 
 static void report_unbound(struct tc_audit *audit, uint32_t op, uint32_t tensor)
@@ -256,6 +177,8 @@ static void run_touches(struct tc_audit *audit, uint32_t op)
 	const struct tci_op_touch *touch = audit->touches + audit->ops[op].first_touch;
 	const struct tci_op_touch *end = audit->touches + audit->ops[op + 1].first_touch;
 	for (; touch < end; touch++) {
+		if (audit->info->reordered)
+			tci_audit_turn(audit, op, touch->tensor, touch->kind != TCI_TOUCH_READ);
 		const struct tc_bind *bind = tci_audit_bound(audit, touch->tensor);
 		if (bind == NULL)
 			report_unbound(audit, op, touch->tensor);

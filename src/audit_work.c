@@ -107,6 +107,8 @@ static void update_touch(struct tc_audit *audit, uint32_t op, const struct tci_o
 	if (!writes && !reads)
 		return; /* temporaries live inside the command */
 	const struct tc_bind *bind = update_bind(audit, touch->tensor);
+	if (audit->info->reordered)
+		tci_audit_turn(audit, op, touch->tensor, writes);
 	if (writes)
 		audit->latest[touch->tensor]++;
 	bool allowed = bind != NULL && (writes ? bind->access != TC_READ : true);

@@ -92,6 +92,7 @@ enum tc_status tci_schedule_read_header(struct tci_schedule_reader *reader,
 	info->staleness = (uint32_t)tci_fields_number(fields, "staleness", UINT32_MAX, 0);
 	info->drives = tci_fields_flag(fields, "drives", true);
 	info->unlimited_memory = tci_fields_flag(fields, "unlimited_memory", false);
+	info->reordered = tci_fields_flag(fields, "reordered", false);
 	info->scale = tci_fields_number(fields, "scale", TC_MAX_JSON_INTEGER, 1);
 	info->iterations = (uint32_t)tci_fields_number(fields, "iterations", TC_ITERATION_INIT - 1,
 	                                               TCI_FIELD_REQUIRED);

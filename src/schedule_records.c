@@ -87,6 +87,7 @@ void tci_record_header(struct tci_text *text, const struct tc_plan_info *info)
 	tci_text_key(text, "drives");
 	tci_text_raw(text, info->drives ? "true" : "false");
 	flag(text, "unlimited_memory", info->unlimited_memory);
+	flag(text, "reordered", info->reordered);
 	tci_text_key_number(text, "scale", info->scale);
 	tci_text_key_number(text, "iterations", info->iterations);
 	tci_text_key_number(text, "tensors", info->tensor_count);

@@ -116,7 +116,8 @@ struct tc_command {
 	uint64_t id;         /**< dense, from 0, in issue order */
 	uint32_t rank;
 	uint32_t iteration;  /**< from 0 (cold), or TC_ITERATION_INIT */
-	uint32_t step;       /**< issued before this step; step_count after the last op */
+	uint32_t step;       /**< issued before this step of the trace (not of a reordered plan);
+	                      * step_count after the last op */
 	enum tc_queue queue;
 	uint32_t lane;       /**< within the queue */
 	enum tc_command_kind kind;
@@ -198,6 +199,9 @@ struct tc_plan_info {
 	uint32_t copy_count;
 	uint64_t fixed_bytes[TC_TIER_COUNT]; /**< framework and workspace slack */
 	bool unlimited_memory; /**< `ideal`: capacities are not checked; such a plan cannot be run */
+	/** The policy declared an order of steps of its own: ops come in another order than in the
+	 * trace, with the same dataflow, and no wait ends the optimizer phase. */
+	bool reordered;
 };
 
 /** Where a persistent tensor's latest version lies at the end. */

@@ -60,7 +60,7 @@ static bool same_info(const struct tc_plan_info *a, const struct tc_plan_info *b
 	    strcmp(a->events_sha256, b->events_sha256) == 0 &&
 	    strcmp(a->machine_sha256, b->machine_sha256) == 0 && a->staleness == b->staleness &&
 	    a->drives == b->drives && a->scale == b->scale && a->iterations == b->iterations &&
-	    a->unlimited_memory == b->unlimited_memory &&
+	    a->unlimited_memory == b->unlimited_memory && a->reordered == b->reordered &&
 	    memcmp(a->lanes, b->lanes, sizeof a->lanes) == 0 &&
 	    memcmp(a->fixed_bytes, b->fixed_bytes, sizeof a->fixed_bytes) == 0 &&
 	    a->pool_count == b->pool_count && a->tensor_count == b->tensor_count &&
