@@ -146,6 +146,7 @@ static void add_counts(json_t *object, const struct tc_result *result)
 	    result->price_per_million_tokens_micro_usd);
 	(void)json_object_set_new(object, "changes_semantics",
 	                          json_boolean(result->changes_semantics));
+	(void)json_object_set_new(object, "reordered", json_boolean(result->reordered));
 	set(object, "commands", result->commands);
 	(void)json_object_set_new(object, "notes", json_string(result->notes.text));
 }

@@ -172,6 +172,11 @@ static void print_warnings(FILE *out, const struct tci_document *document,
 	if (result->changes_semantics)
 		(void)fputs("  changes training semantics: updates read older versions by design\n",
 		            out);
+	if (result->reordered)
+		(void)fputs(
+		    "  steps run in an order of the policy's, and the next iteration does not "
+		    "wait for the optimizer\n",
+		    out);
 	uint64_t written = result->transfers[TC_QUEUE_NVME_WRITE].bytes;
 	if (written > 0) {
 		(void)fprintf(out, "  writes %.2f GB to the drives in each step",

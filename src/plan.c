@@ -112,6 +112,7 @@ static void tci_planner_free(struct tc_planner *planner)
 	for (size_t i = 0; i < planner->derived_name_count; i++)
 		free(planner->derived_names[i]);
 	free(planner->derived_names);
+	tc_steps_free(planner->reordered);
 	free(planner->tensors);
 	free(planner->table);
 }
@@ -163,7 +164,7 @@ static enum tc_status tci_announce(struct tc_planner *planner, struct tc_plan_in
 	for (uint32_t i = 0; i < planner->pool_count; i++)
 		planner->pool_infos[i] = planner->pools[i].info;
 	*info = (struct tc_plan_info){.trace = planner->trace,
-	                              .steps = planner->steps,
+	                              .steps = planner->options->steps,
 	                              .machine = planner->machine,
 	                              .policy = planner->choice->text,
 	                              .trace_name = planner->trace->name,
@@ -171,7 +172,9 @@ static enum tc_status tci_announce(struct tc_planner *planner, struct tc_plan_in
 	                              .events_sha256 = planner->trace->events_sha256,
 	                              .machine_sha256 = planner->machine->sha256,
 	                              .staleness = planner->policy->staleness,
+	                              .reordered = planner->reordered != NULL,
 	                              .drives = planner->trace->has_events &&
+	                                        planner->reordered == NULL &&
 	                                        planner->steps->granularity != TC_GRANULARITY_OP,
 	                              .scale = planner->trace->scale > 1 ? planner->trace->scale : 1,
 	                              .iterations = planner->options->iterations,
@@ -216,6 +219,7 @@ static enum tc_status tci_begin(struct tc_planner *planner, struct tc_initial_co
 	if (planner->touch_first == NULL)
 		return tc_error_set(error, TC_INTERNAL, "policy %s never called tc_plan_manage()",
 		                    planner->choice->text);
+	TC_TRY(tci_reorder_check_updates(planner, error));
 	TC_TRY(tci_announce(planner, info, error));
 	TC_TRY(tci_initial_places(planner, copies, &copy_count, error));
 	info->copies = *copies;
@@ -258,6 +262,9 @@ static enum tc_status tci_phase_ends(struct tc_planner *planner, enum tc_phase n
 	/* What is issued at the end of a phase counts in the one that begins (repair: optimizer).
 	 */
 	planner->phase = next;
+	/* Where steps were reordered, phases alternate: each ends once, after its last step. */
+	if (planner->reordered != NULL && planner->phase_last[ended] >= planner->step)
+		return TC_OK;
 	return planner->policy->end_of_phase == NULL
 	           ? TC_OK
 	           : planner->policy->end_of_phase(planner->policy_self, planner, ended, error);
@@ -377,7 +384,7 @@ enum tc_status tc_plan(const struct tc_plan_options *options, struct tc_plan_not
 		status = tci_run(&planner, &copies, error);
 	planner.notes.unmanaged_bytes = planner.unmanaged_bytes;
 	planner.notes.largest_need_bytes = planner.largest_need;
-	planner.notes.largest_need_step = planner.largest_need_step;
+	planner.notes.largest_need_step = tci_recorded_step(&planner, planner.largest_need_step);
 	if (notes != NULL)
 		*notes = planner.notes;
 	free(copies);

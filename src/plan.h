@@ -5,7 +5,8 @@
  * plan.c runs the boundaries; plan_emit.c makes commands and their dependencies; plan_memory.c
  * owns slots and pools; plan_move.c, plan_convert.c and plan_optimizer.c build commands;
  * plan_step.c serves a step; plan_touch.c and plan_unmanaged.c prepare both; plan_declare.c and
- * plan_query.c are the policy's other calls.
+ * plan_query.c are the policy's other calls. Steps are positions of the plan's order throughout;
+ * they differ from the recorded numbers only after tc_plan_reorder() (plan_reorder.c).
  */
 #ifndef TENCACHE_SRC_PLAN_H
 #define TENCACHE_SRC_PLAN_H
@@ -74,7 +75,9 @@ struct tci_tensor {
 
 struct tc_planner {
 	const struct tc_trace *trace;
-	const struct tc_steps *steps;
+	const struct tc_steps *steps; /**< in the order of the plan */
+	struct tc_steps *reordered; /**< the same where a policy reordered them, owned; else NULL */
+	uint32_t phase_last[TC_PHASE_COUNT]; /**< reordered: the last step of each phase */
 	const struct tc_machine *machine;
 	const struct tc_policy_choice *choice;
 	const struct tc_policy *policy;
@@ -214,6 +217,20 @@ enum tc_status tci_recorder_create(struct tc_planner *planner, struct tc_error *
 /** Simulate what was planned so far. */
 enum tc_status tci_recorder_evaluate(struct tc_planner *planner, struct tc_evaluation *evaluation,
                                      struct tc_error *error);
+
+/* plan_reorder.c */
+/** Walk steps in this order from now on: tc_plan_reorder() without its check. */
+enum tc_status tci_reorder_apply(struct tc_planner *planner, const uint32_t *order,
+                                 struct tc_error *error);
+/** After begin(): a CPU update stays whole, and behind all gradients where there is a barrier. */
+enum tc_status tci_reorder_check_updates(struct tc_planner *planner, struct tc_error *error);
+/** The number under which the trace's steps have the step at this position. */
+static inline uint32_t tci_recorded_step(const struct tc_planner *planner, uint32_t position)
+{
+	return planner->reordered != NULL && position < planner->steps->step_count
+	           ? planner->reordered->order[position]
+	           : position;
+}
 
 /* plan_step.c, plan_optimizer.c, plan_repack.c */
 /** Judge the requests that open now: before the policy's before_step(). */

@@ -224,7 +224,7 @@ enum tc_status tci_emit(struct tc_planner *planner, struct tc_command *command,
 
 	command->id = planner->next_id;
 	command->iteration = planner->declaring ? TC_ITERATION_INIT : planner->iteration;
-	command->step = planner->step;
+	command->step = planner->declaring ? 0 : tci_recorded_step(planner, planner->step);
 	command->phase = planner->phase;
 	clock[lane] = command->id + 1;
 	memcpy(planner->clocks + (command->id % TCI_CLOCKS) * lanes, clock, lanes * sizeof *clock);

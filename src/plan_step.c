@@ -50,6 +50,10 @@ void tci_step_pin(struct tc_planner *planner, uint32_t step)
 	planner->stamp++;
 	for (uint32_t i = planner->touch_first[step]; i < planner->touch_first[step + 1]; i++)
 		planner->tensors[planner->touches[i].tensor].pin_stamp = planner->stamp;
+	/* An update on the CPU, moved to where requests are open: they stay pinned. */
+	const struct tc_ids *requested = &planner->steps->steps[step].requested;
+	for (uint32_t i = 0; planner->reordered != NULL && i < requested->count; i++)
+		planner->tensors[requested->items[i]].pin_stamp = planner->stamp;
 }
 
 static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t step,
@@ -181,9 +185,9 @@ static enum tc_status tci_step_binds(struct tc_planner *planner, uint32_t step,
 			continue;
 		uint32_t slot = tensor->slots[TC_GPU];
 		if (slot == TCI_NO_SLOT)
-			return tc_error_set(error, TC_INTERNAL,
-			                    "tensor \"%s\" left the GPU before step %u used it",
-			                    planner->table[touch->tensor].name, step);
+			return tc_error_set(
+			    error, TC_INTERNAL, "tensor \"%s\" left the GPU before step %u used it",
+			    planner->table[touch->tensor].name, tci_recorded_step(planner, step));
 		bind->pool = planner->slots[slot].pool;
 		bind->offset = planner->slots[slot].offset;
 		planner->slots[slot].version = tensor->latest;

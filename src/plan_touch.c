@@ -139,6 +139,15 @@ struct tci_gradient_walk {
 	uint64_t bytes;
 };
 
+static void tci_gradient_leaves(struct tc_planner *planner, struct tci_gradient_walk *walk,
+                                uint32_t gradient)
+{
+	if (gradient == TC_NONE || !walk->alive[gradient])
+		return;
+	walk->alive[gradient] = false;
+	walk->bytes -= tci_align(planner, TC_GPU, planner->table[gradient].bytes);
+}
+
 static void tci_gradient_events(struct tc_planner *planner, struct tci_gradient_walk *walk,
                                 uint32_t step)
 {
@@ -147,12 +156,21 @@ static void tci_gradient_events(struct tc_planner *planner, struct tci_gradient_
 		const struct tc_event *event = &planner->trace->events[e];
 		if (event->kind != TC_EVENT_GRADIENT)
 			continue;
-		uint32_t gradient = planner->tensors[event->tensor].gradient_of_param;
-		if (gradient == TC_NONE || !walk->alive[gradient])
-			continue;
-		walk->alive[gradient] = false;
-		walk->bytes -= tci_align(planner, TC_GPU, planner->table[gradient].bytes);
+		tci_gradient_leaves(planner, walk,
+		                    planner->tensors[event->tensor].gradient_of_param);
 	}
+}
+
+/** An update that comes before the gradient event takes the gradient with it. */
+static void tci_gradient_updates(struct tc_planner *planner, struct tci_gradient_walk *walk,
+                                 uint32_t step)
+{
+	const struct tc_step *s = &planner->steps->steps[step];
+	for (uint32_t i = planner->touch_first[step]; i < planner->touch_first[step + 1]; i++)
+		if (planner->touches[i].dies)
+			tci_gradient_leaves(planner, walk, planner->touches[i].tensor);
+	for (uint32_t i = 0; !tci_step_computes(planner, step) && i < s->reads.count; i++)
+		tci_gradient_leaves(planner, walk, s->reads.items[i]);
 }
 
 static uint64_t tci_step_need(struct tc_planner *planner, struct tci_gradient_walk *walk,
@@ -201,6 +219,7 @@ static enum tc_status tci_needs(struct tc_planner *planner, struct tc_error *err
 				planner->largest_need = need;
 				planner->largest_need_step = s;
 			}
+			tci_gradient_updates(planner, &walk, s);
 		}
 	}
 	free(walk.alive);

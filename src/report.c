@@ -347,6 +347,7 @@ enum tc_status tc_report_finish(struct tc_report *report, struct tc_result *resu
 	result->pinned_bytes = report->pinned_bytes;
 	result->pinned_rounded_bytes = report->pinned_rounded_bytes;
 	result->changes_semantics = report->info.staleness > 0;
+	result->reordered = report->info.reordered;
 	tci_counts_finish(&report->counts);
 	add_counts(&report->counts, result);
 	enum tc_status status = add_times(times, result, error);

@@ -350,6 +350,13 @@ static enum tc_status fill_uses(struct tci_derive *derive)
 
 /* ---------------------------------------------------------------- public */
 
+enum tc_status tci_fill_opened(struct tci_derive *derive)
+{
+	TC_TRY(fill_boundaries(derive));
+	TC_TRY(fill_requested(derive));
+	return fill_uses(derive);
+}
+
 static enum tc_status derive_all(struct tci_derive *derive)
 {
 	TC_TRY(tci_cut_steps(derive));
@@ -357,9 +364,7 @@ static enum tc_status derive_all(struct tci_derive *derive)
 	TC_TRY(fill_lives(derive));
 	TC_TRY(fill_unpacks(derive));
 	TC_TRY(tci_find_requests(derive));
-	TC_TRY(fill_boundaries(derive));
-	TC_TRY(fill_requested(derive));
-	return fill_uses(derive);
+	return tci_fill_opened(derive);
 }
 
 enum tc_status tc_steps_derive(const struct tc_trace *trace, enum tc_granularity granularity,
@@ -428,7 +433,8 @@ char *tc_step_describe(const struct tc_steps *steps, uint32_t step, char *buffer
 	if (s->module != TC_NONE && trace->modules[s->module].path[0] != '\0')
 		where = trace->modules[s->module].path;
 	(void)snprintf(buffer, bytes, "%s step %u (%s)",
-	               s->recompute ? "recomputed forward" : tc_phase_name(s->phase), step, where);
+	               s->recompute ? "recomputed forward" : tc_phase_name(s->phase),
+	               steps->order != NULL ? steps->order[step] : step, where);
 	return buffer;
 }
 

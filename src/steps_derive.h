@@ -5,6 +5,7 @@
  *   steps.c           entry points, lists and uses of each step
  *   steps_cut.c       where steps begin, by granularity
  *   steps_requests.c  when requests open and close
+ *   steps_reorder.c   the same steps in another order
  */
 #ifndef TENCACHE_SRC_STEPS_DERIVE_H
 #define TENCACHE_SRC_STEPS_DERIVE_H
@@ -32,5 +33,16 @@ enum tc_status tci_cut_steps(struct tci_derive *derive);
 
 /** Fill requests, rows and their counts. */
 enum tc_status tci_find_requests(struct tci_derive *derive);
+
+/** From requests and rows: what opens, closes and is asked for at each step, and all uses. */
+enum tc_status tci_fill_opened(struct tci_derive *derive);
+
+/**
+ * The steps in another order: `order[p]` is the recorded step at position p, a permutation. What
+ * lies at the boundary before a step moves with it; a request closes after the last of its steps.
+ * @param reordered borrows the lists of `steps`; free with tc_steps_free()
+ */
+enum tc_status tci_steps_reorder(const struct tc_steps *steps, const uint32_t *order,
+                                 struct tc_steps **reordered, struct tc_error *error);
 
 #endif

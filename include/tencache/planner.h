@@ -36,7 +36,7 @@ struct tc_plan_options {
 struct tc_plan_notes {
 	uint64_t unmanaged_bytes;   /**< size of the GPU pool for what the policy does not manage */
 	uint64_t largest_need_bytes; /**< of any step, managed tensors, aligned */
-	uint32_t largest_need_step;
+	uint32_t largest_need_step; /**< its recorded number */
 	uint64_t delayed_fetches, repacks, read_misses; /**< of the last complete iteration */
 	char text[1024]; /**< what the policy wants a reader to know (budgets, departures), or "" */
 };
@@ -58,7 +58,7 @@ const struct tc_policy_value *tc_plan_value(const struct tc_planner *planner, co
 /** Parameter as number; for words the index among the choices. */
 uint64_t tc_plan_number(const struct tc_planner *planner, const char *name);
 uint32_t tc_plan_iteration(const struct tc_planner *planner);
-/** The step whose boundary is being planned. */
+/** The step whose boundary is being planned: a position, where steps are reordered. */
 uint32_t tc_plan_step(const struct tc_planner *planner);
 
 struct tc_plan_tensor_view {
@@ -81,7 +81,8 @@ struct tc_copy_view tc_plan_copy(const struct tc_planner *planner, uint32_t tens
                                  enum tc_tier tier);
 /** Pinned tensors cannot be evicted: open requests, reads of the step, unfinished gradients. */
 bool tc_plan_is_pinned(const struct tc_planner *planner, uint32_t tensor);
-/** Next use at or after the coming step, in steps from the start of this iteration; UINT64_MAX. */
+/** Next use at or after the coming step, in steps from the start of this iteration (positions, where
+ * they are reordered); UINT64_MAX. */
 uint64_t tc_plan_next_use(const struct tc_planner *planner, uint32_t tensor);
 /** State tensors (role master, exp_avg, exp_avg_sq) of a parameter, TC_NONE where absent. */
 uint32_t tc_plan_state_of(const struct tc_planner *planner, uint32_t param, enum tc_role role);
@@ -120,6 +121,17 @@ uint64_t tc_plan_class_free(const struct tc_planner *planner, uint32_t pool, uin
 
 /* ---------------------------------------------------------------- declaring, in begin() */
 
+/**
+ * Run the steps of every iteration in another order: `order[p]` is the number of the step at
+ * position p, a permutation of the recorded steps. TC_ARGUMENT where that is no permutation or
+ * breaks the trace's dataflow; the message names both steps, both ops and the tensor, and nothing
+ * is changed. From then on every step number that the planner hands out or takes is a position, and
+ * tc_plan_steps() holds the steps in that order (its `order` the recorded numbers). Only in
+ * begin(), once, before tc_plan_manage(). With the optimizer on the CPU an order (even the recorded
+ * one) also says that no wait ends the optimizer phase. Rules: src/PLANNING.md, "Other orders".
+ */
+enum tc_status tc_plan_reorder(struct tc_planner *planner, const uint32_t *order, uint32_t count,
+                               struct tc_error *error);
 /** Tensors of these kinds (bit 1 << kind) are the policy's; all others go to `unmanaged`. Call
  * first: sizes the unmanaged pool. */
 enum tc_status tc_plan_manage(struct tc_planner *planner, unsigned kinds, struct tc_error *error);

@@ -69,6 +69,7 @@ struct tc_result {
 	uint64_t pinned_bytes, pinned_rounded_bytes;
 	uint64_t pool_count;
 	bool changes_semantics; /**< staleness > 0 */
+	bool reordered;         /**< steps in an order of the policy, no wait after the optimizer */
 	uint64_t read_misses;   /**< managed reads that were no request and not there */
 	uint64_t tokens;        /**< of one iteration: batch x sequence x micro-batches; 0: unknown */
 	uint64_t flops;         /**< of one iteration, recomputation included */

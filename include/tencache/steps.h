@@ -73,6 +73,10 @@ struct tc_steps {
 	uint32_t *use_first;
 	uint32_t *use_steps;
 
+	/** The recorded step at each position where a policy has reordered them (tc_plan_reorder());
+	 * all numbers of steps above are positions then. NULL: as recorded. */
+	const uint32_t *order;
+
 	void *storage;
 };
 
@@ -92,7 +96,8 @@ void tc_steps_free(struct tc_steps *steps);
  */
 uint64_t tc_steps_next_use(const struct tc_steps *steps, uint32_t tensor, uint32_t from);
 
-/** "forward step 12 (model.decoder.layers.3.fc1)", for messages; buffer of `bytes`. */
+/** "forward step 12 (model.decoder.layers.3.fc1)", for messages, by its recorded number; buffer of
+ * `bytes`. */
 char *tc_step_describe(const struct tc_steps *steps, uint32_t step, char *buffer, size_t bytes);
 
 const char *tc_granularity_name(enum tc_granularity granularity);

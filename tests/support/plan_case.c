@@ -82,7 +82,7 @@ static enum tc_status run(const struct plan_case *plan, const struct tc_steps *s
 	return status;
 }
 
-static struct tc_steps *steps_of(const struct plan_case *plan)
+struct tc_steps *plan_case_steps(const struct plan_case *plan)
 {
 	struct tc_steps *steps = NULL;
 	struct tc_error error = {0};
@@ -95,7 +95,7 @@ static struct tc_steps *steps_of(const struct plan_case *plan)
 enum tc_status plan_case_run(const struct plan_case *plan, const struct tc_sink *sink,
                              struct tc_plan_notes *notes, struct tc_error *error)
 {
-	struct tc_steps *steps = steps_of(plan);
+	struct tc_steps *steps = plan_case_steps(plan);
 	enum tc_status status = run(plan, steps, sink, notes, error);
 	tc_steps_free(steps);
 	return status;
@@ -103,7 +103,7 @@ enum tc_status plan_case_run(const struct plan_case *plan, const struct tc_sink 
 
 struct plan_kept plan_case_keep(const struct plan_case *plan)
 {
-	struct plan_kept planned = {.steps = steps_of(plan)};
+	struct plan_kept planned = {.steps = plan_case_steps(plan)};
 	struct tc_error error = {0};
 	must(tc_schedule_create(&planned.schedule, &error), &error);
 	struct tc_sink sink = tc_schedule_sink(planned.schedule);
@@ -127,6 +127,26 @@ enum tc_status plan_case_audit(const struct plan_case *plan, struct tc_audit_rep
 	*report = *tc_audit_result(audit);
 	tc_audit_free(audit);
 	return status;
+}
+
+struct tc_policy_choice *plan_case_choice(const char *text)
+{
+	struct tc_policy_choice *choice = NULL;
+	struct tc_error error = {0};
+	must(tc_policy_parse(text, &choice, &error), &error);
+	return choice;
+}
+
+uint64_t plan_case_findings(const struct tc_schedule *schedule)
+{
+	struct tc_audit *audit = NULL;
+	struct tc_error error = {0};
+	must(tc_audit_create(false, &audit, &error), &error);
+	struct tc_sink sink = tc_audit_sink(audit);
+	must(tc_schedule_play(schedule, &sink, &error), &error);
+	uint64_t findings = tc_audit_result(audit)->findings;
+	tc_audit_free(audit);
+	return findings;
 }
 
 /* ---------------------------------------------------------------- hash */

@@ -49,6 +49,13 @@ void plan_kept_free(struct plan_kept *planned);
 enum tc_status plan_case_audit(const struct plan_case *plan, struct tc_audit_report *report,
                                struct tc_error *error);
 
+/** Steps as the plan derives them; free with tc_steps_free(). */
+struct tc_steps *plan_case_steps(const struct plan_case *plan);
+/** A policy by its text; free with tc_policy_choice_free(). */
+struct tc_policy_choice *plan_case_choice(const char *text);
+/** What the auditor finds in a schedule that was kept or read. */
+uint64_t plan_case_findings(const struct tc_schedule *schedule);
+
 /** A sink that hashes every field of every command (FNV-1a), and counts them. */
 struct plan_hash {
 	uint64_t hash, commands;
