@@ -1,4 +1,5 @@
 /* tencache-sim: which verb is meant. Each verb has a file of its own. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +51,7 @@ static int tci_unknown_verb(const char *name)
 	return TCI_EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
+static int tci_dispatch(int argc, char **argv)
 {
 	if (argc < 2) {
 		tci_print_help();
@@ -71,4 +72,15 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], verbs[i].name) == 0)
 			return verbs[i].run(argc - 1, argv + 1);
 	return tci_unknown_verb(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+	int code = tci_dispatch(argc, argv);
+	/* What could not be written must not look complete, whatever wrote it. */
+	bool written = fflush(stdout) == 0 && ferror(stdout) == 0;
+	if (written || code == TCI_EXIT_FAILED || code == TCI_EXIT_USAGE)
+		return code;
+	fprintf(stderr, "tencache-sim: cannot write to standard output; is the disk full?\n");
+	return TCI_EXIT_USAGE;
 }

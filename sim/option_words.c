@@ -25,11 +25,14 @@ enum tc_status tci_choose(const char *option, const char *value, const char *con
 	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
 }
 
-enum tc_status tci_bad_option(const char *text, const struct option *list, bool missing,
+enum tc_status tci_bad_option(char *const *argv, const struct option *list, bool missing,
                               struct tc_error *error)
 {
 	const char *names[256];
 	size_t count = 0;
+	while (argv[0][0] != '-' || argv[0][1] == '\0')
+		argv++;
+	const char *text = *argv;
 	if (missing)
 		return tc_error_set(error, TC_ARGUMENT, "option %s needs a value; see --help",
 		                    text);
@@ -50,14 +53,23 @@ bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, in
 {
 	static const struct option options[] = {
 	    {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	struct tc_error error = {0};
+	opterr = 0;
 	optind = 1;
-	for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+	for (;;) {
+		int current = optind;
+		int option = getopt_long(argc, argv, "h", options, NULL);
+		if (option == -1)
+			return true;
+		if (option == 'j') {
+			*as_json = true;
+			continue;
+		}
 		if (option == 'h')
 			(void)fputs(help, stdout);
-		*code = option == 'h' ? TCI_EXIT_OK : TCI_EXIT_USAGE;
-		if (option != 'j')
-			return false;
-		*as_json = true;
+		else
+			(void)tci_bad_option(argv + current, options, false, &error);
+		*code = option == 'h' ? TCI_EXIT_OK : tci_fail(&error);
+		return false;
 	}
-	return true;
 }

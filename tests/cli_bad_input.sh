@@ -37,6 +37,8 @@ gzip -dc "$good" >"$plain"
 expect 2 'no trace given' run
 expect 2 'unknown verb "rum"; did you mean "run"?' rum
 expect 2 'did you mean "--trace"?' --trase "$good"
+expect 2 'unknown option "--bad"' run surplus --bad
+expect 2 'unknown option "--bad"' inspect "$good" --bad
 expect 2 'needs a value' --trace
 expect 2 'did you mean "belady"?' --trace "$good" --policy beladi
 expect 2 'unknown policy' --trace "$good" --policy ''
@@ -118,14 +120,26 @@ expect 3 'embed_tokens' --trace traces/opt6.7b-paper.jsonl.gz \
 
 # ---------------------------------------------------------------- where output cannot go
 expect 2 'nowhere/plan.jsonl' --trace "$good" --policy lru --schedule "$work/nowhere/plan.jsonl"
-if [ -w /dev/full ]; then
-	timeout 20 "$sim" --trace "$good" --policy lru --quiet >/dev/full 2>"$work/err"
-	if [ $? = 2 ] && grep -q 'standard output' "$work/err"; then
+# full ARGUMENT...: a full device behind stdout
+full() {
+	local found
+	timeout 20 "$sim" "$@" >/dev/full 2>"$work/err"
+	found=$?
+	if [ "$found" = 2 ] && grep -q 'standard output' "$work/err"; then
 		passed=$((passed + 1))
 	else
-		echo "FAIL: a full device behind stdout"
+		echo "FAIL: exit code $found with a full device behind stdout: tencache-sim $*"
 		failed=$((failed + 1))
 	fi
+}
+if [ -c /dev/full ]; then
+	full --trace "$good" --policy lru --quiet
+	full inspect --trace "$good"
+	full policies
+	full policies --json
+	full machines
+	full machines --help
+	full --version
 fi
 
 echo "$passed passed, $failed failed, $skipped skipped"

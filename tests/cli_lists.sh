@@ -10,7 +10,7 @@ expect 0 'Examples' '' "$sim" machines --help
 expect 2 '' 'did you mean "h100"' "$sim" machines h1000
 expect 2 '' 'cannot open' "$sim" machines "$work/none.json"
 expect 2 '' 'cannot read' "$sim" machines "$work/"
-expect 2 '' 'unrecognized option' "$sim" machines --jsn
+expect 2 '' 'did you mean "--json"?' "$sim" machines --jsn
 expect 0 '^ideal ' '' "$sim" policies
 expect 0 'slack=30 ' '' "$sim" policies 10cache
 expect 0 '"default": "30"' '' "$sim" policies --json 10cache
