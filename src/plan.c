@@ -44,7 +44,7 @@ static enum tc_status tci_planner_tensors(struct tc_planner *planner, struct tc_
 		                        .derived_master = TC_NONE,
 		                        .first_derived = TC_NONE,
 		                        .next_derived = TC_NONE,
-		                        .elements = element == 0 ? 0 : tensor->bytes / element};
+		                        .elements = tci_elements(trace, tensor)};
 		planner->table[t] = (struct tc_plan_tensor){.name = tensor->name,
 		                                            .kind = tensor->kind,
 		                                            .role = tensor->role,

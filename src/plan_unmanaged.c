@@ -42,23 +42,28 @@ static uint64_t tci_gpu_bytes(const struct tc_planner *planner, uint32_t tensor)
 	return tci_align(planner, TC_GPU, planner->table[tensor].bytes);
 }
 
-/** Persistent tensors that a compute step touches lie below everything else. */
+static enum tc_status tci_unmanaged_keep(struct tci_unmanaged *u, uint32_t t)
+{
+	struct tc_planner *planner = u->planner;
+	if (!tci_is_unmanaged(planner, t) || !planner->trace->tensors[t].persistent || u->alive[t])
+		return TC_OK;
+	u->alive[t] = true;
+	TC_TRY(tci_unmanaged_take(u, tci_gpu_bytes(planner, t),
+	                          &planner->tensors[t].unmanaged_offset));
+	return tci_memory_change(planner, TC_GPU, planner->table[t].kind,
+	                         (int64_t)tci_gpu_bytes(planner, t), TC_NO_COMMAND, u->error);
+}
+
+/** Persistent tensors lie below everything else: those that steps touch, in order of use, then what
+ * nothing touches (a buffer that this model does not read is on its GPU all the same). */
 static enum tc_status tci_unmanaged_persistent(struct tci_unmanaged *u)
 {
 	struct tc_planner *planner = u->planner;
 	uint32_t touches = planner->touch_first[planner->steps->step_count];
-	for (uint32_t i = 0; i < touches; i++) {
-		uint32_t t = planner->touches[i].tensor;
-		if (!tci_is_unmanaged(planner, t) || !planner->trace->tensors[t].persistent ||
-		    u->alive[t])
-			continue;
-		u->alive[t] = true;
-		TC_TRY(tci_unmanaged_take(u, tci_gpu_bytes(planner, t),
-		                          &planner->tensors[t].unmanaged_offset));
-		TC_TRY(tci_memory_change(planner, TC_GPU, planner->table[t].kind,
-		                         (int64_t)tci_gpu_bytes(planner, t), TC_NO_COMMAND,
-		                         u->error));
-	}
+	for (uint32_t i = 0; i < touches; i++)
+		TC_TRY(tci_unmanaged_keep(u, planner->touches[i].tensor));
+	for (uint32_t t = 0; t < planner->trace->tensor_count; t++)
+		TC_TRY(tci_unmanaged_keep(u, t));
 	return TC_OK;
 }
 

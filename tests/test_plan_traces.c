@@ -127,6 +127,34 @@ static void test_parameter_that_no_module_asks_for(void **state)
 	}
 }
 
+/** A buffer that no op touches is on the GPU all the same: it has its place in memory and keeps its
+ * content, and the pool is larger by it. */
+static void test_buffer_that_nothing_touches(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {"ideal", "lru", "belady:optimizer=gpu", "10cache",
+	                                       "zero-infinity:reduce-bucket-size=1000"};
+	for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+		uint64_t pool[2];
+		for (int with = 0; with < 2; with++) {
+			struct test_builder *b = test_model_builder(&(struct test_model){0});
+			uint32_t buffer = with ? test_add_tensor(b, TC_BUFFER, 5 * SLOT) : TC_NONE;
+			struct small small = small_of(b, PLENTY);
+			struct plan_kept kept = small_kept(&small, policies[p]);
+			const struct tc_plan_info *info = &kept.schedule->info;
+			uint32_t index = small_pool(kept.schedule, "unmanaged");
+			pool[with] = info->pools[index].bytes;
+			if (with) {
+				assert_true(info->tensors[buffer].placed);
+				assert_int_equal(info->tensors[buffer].start.pool, index);
+			}
+			plan_kept_free(&kept);
+			small_free(&small);
+		}
+		assert_int_equal(pool[1], pool[0] + 5 * SLOT);
+	}
+}
+
 static uint64_t updates_of(const struct plan_case *plan)
 {
 	struct plan_kept kept = plan_case_keep(plan);
@@ -269,6 +297,7 @@ int main(void)
 	    cmocka_unit_test(test_unpacked_tensors_can_leave),
 	    cmocka_unit_test(test_without_events),
 	    cmocka_unit_test(test_parameter_that_no_module_asks_for),
+	    cmocka_unit_test(test_buffer_that_nothing_touches),
 	    cmocka_unit_test(test_buckets_without_events),
 	    cmocka_unit_test(test_without_events_and_buckets),
 	    cmocka_unit_test(test_requests_are_reads),
