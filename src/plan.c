@@ -23,6 +23,22 @@ static void tci_planner_role(struct tc_planner *planner, uint32_t t)
 		param->exp_avg_sq = t;
 }
 
+/**
+ * Elements of a tensor. A gradient has as many as its parameter, whatever its own width; where the
+ * data type is unknown, the parameters' width stands in. Never 0: what is derived has a size.
+ */
+static uint64_t tci_elements(const struct tc_trace *trace, const struct tc_tensor *tensor)
+{
+	if (tensor->kind == TC_GRAD && tensor->of != TC_NONE)
+		tensor = &trace->tensors[tensor->of];
+	uint64_t width = tc_dtype_bytes(tensor->dtype);
+	if (width == 0)
+		width = tc_dtype_bytes(trace->param_dtype);
+	if (width == 0)
+		width = 2;
+	return (tensor->bytes - 1) / width + 1;
+}
+
 static enum tc_status tci_planner_tensors(struct tc_planner *planner, struct tc_error *error)
 {
 	const struct tc_trace *trace = planner->trace;
@@ -34,7 +50,6 @@ static enum tc_status tci_planner_tensors(struct tc_planner *planner, struct tc_
 		return tc_error_no_memory(error, "planner tensors", trace->tensor_count);
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		const struct tc_tensor *tensor = &trace->tensors[t];
-		uint64_t element = tc_dtype_bytes(tensor->dtype);
 		planner->tensors[t] =
 		    (struct tci_tensor){.slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
 		                        .gradient_of_param = TC_NONE,
@@ -129,8 +144,8 @@ static enum tc_status tci_initial_places(struct tc_planner *planner,
 		struct tc_plan_tensor *entry = &planner->table[t];
 		bool persistent =
 		    t < planner->trace->tensor_count && planner->trace->tensors[t].persistent;
-		if (persistent && !planner->tensors[t].managed && planner->gpu_use_first != NULL &&
-		    planner->gpu_use_first[t] != planner->gpu_use_first[t + 1]) {
+		if (persistent && !planner->tensors[t].managed &&
+		    planner->unmanaged_pool != TC_NO_POOL) {
 			entry->placed = true;
 			entry->start = (struct tc_place){planner->unmanaged_pool,
 			                                 planner->tensors[t].unmanaged_offset};

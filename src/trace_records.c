@@ -159,8 +159,16 @@ void tci_read_tensor(struct tci_reader *reader, const struct tci_json *object)
 	read_layer(reader, object, &tensor->layer);
 	tensor->persistent = persists_by_default(tensor->kind);
 	(void)tci_get_flag(reader, object, "persist", &tensor->persistent);
-	if (tensor->bytes > 0)
+	if (tensor->bytes > 0) {
 		check_shape(reader, object, tensor, element_bytes);
+		if (element_bytes > 0 && tensor->bytes % element_bytes != 0 &&
+		    (tensor->kind == TC_PARAM || tensor->kind == TC_GRAD ||
+		     tensor->kind == TC_OPTIMIZER_STATE))
+			tci_finding(reader,
+			            "\"bytes\" is %" PRIu64 ", expected a multiple of %" PRIu64
+			            ", an element's size by \"dtype\"",
+			            tensor->bytes, element_bytes);
+	}
 	read_bind(reader, object, tensor);
 }
 

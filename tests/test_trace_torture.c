@@ -239,7 +239,7 @@ static void requests_without_bound(void **state)
 	uint32_t inner = test_add_module(builder, "inner", TEST_NO_IDS);
 	for (uint32_t i = 0; i < 4096; i++)
 		test_ids_add(&builder->modules[module].params,
-		             test_add_tensor(builder, TC_PARAM, 1));
+		             test_add_tensor(builder, TC_PARAM, 4));
 	test_add_event(builder, TC_EVENT_START, TC_NONE);
 	test_add_event(builder, TC_EVENT_FORWARD_PRE, module);
 	for (uint32_t i = 0; i < 32768; i++) {

@@ -30,14 +30,6 @@ enum tc_status tci_zero_push_command(struct tci_zero_commands *list, uint64_t id
 
 /* ---------------------------------------------------------------- parameters */
 
-/** Elements of a tensor; where its data type is unknown, as if it were the parameters'. */
-static uint64_t tci_zero_elements(const struct tc_planner *planner, uint32_t tensor)
-{
-	struct tc_plan_tensor_view view = tc_plan_tensor(planner, tensor);
-	uint64_t width = tc_dtype_bytes(tc_plan_trace(planner)->param_dtype);
-	return view.elements != 0 ? view.elements : view.bytes / (width != 0 ? width : 2);
-}
-
 static enum tc_status tci_zero_read_parameters(struct tci_zero *zero, struct tc_planner *planner,
                                                struct tc_error *error)
 {
@@ -56,7 +48,7 @@ static enum tc_status tci_zero_read_parameters(struct tci_zero *zero, struct tc_
 		                                         .last_event = TC_NONE};
 		if (trace->tensors[t].kind != TC_PARAM)
 			continue;
-		parameter->elements = tci_zero_elements(planner, t);
+		parameter->elements = tc_plan_tensor(planner, t).elements;
 		parameter->gradient = tc_plan_gradient_of(planner, t);
 		uint64_t bytes = parameter->gradient == TC_NONE
 		                     ? 0
