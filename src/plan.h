@@ -30,6 +30,7 @@ struct tci_slot {
 	uint32_t pool;
 	uint32_t tensor;
 	uint32_t next_free;
+	bool counted; /**< its bytes are in the memory changes: from its first writer on */
 };
 
 struct tci_pool {
@@ -118,7 +119,7 @@ struct tc_planner {
 	uint64_t *step_ps;
 	uint32_t *gpu_use_first, *gpu_uses, *gpu_use_next;
 	uint64_t *workspace_offset; /**< per op; UINT64_MAX: none */
-	uint32_t *update_last;    /**< per op: last op of the update it starts, or TC_NONE */
+	uint32_t *update_last;      /**< per op: last op of the update it starts, or TC_NONE */
 	uint64_t largest_need, gradient_peak;
 	uint32_t largest_need_step;
 
@@ -188,6 +189,8 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 /** As above, evicting until it fits or nothing can be evicted any more. */
 enum tc_status tci_slot_take_or_make_room(struct tc_planner *planner, uint32_t pool,
                                           uint32_t tensor, uint32_t *slot, struct tc_error *error);
+/** Its bytes count from the start of the next command on, unless they do already. */
+enum tc_status tci_slot_count(struct tc_planner *planner, uint32_t slot, struct tc_error *error);
 /** Give the memory of the copy in `tier` back to its pool. */
 enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier,
                             struct tc_error *error);

@@ -170,7 +170,7 @@ enum tc_status tc_plan_place(struct tc_planner *planner, uint32_t tensor, uint32
 		    tc_tier_name(tier), have, tc_tier_name(tier));
 	}
 	planner->slots[slot].version = tci_latest(planner, tensor);
-	return TC_OK;
+	return tci_slot_count(planner, slot, error);
 }
 
 void tc_plan_home(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier)

@@ -165,15 +165,18 @@ static uint32_t tci_choose(struct tc_planner *planner, struct tci_wanted *wanted
 	}
 }
 
-static void tci_apply_uses(struct tc_planner *planner, const struct tci_use *uses, size_t use_count,
-                           uint32_t lane, uint64_t id)
+static enum tc_status tci_apply_uses(struct tc_planner *planner, const struct tci_use *uses,
+                                     size_t use_count, uint32_t lane, uint64_t id,
+                                     struct tc_error *error)
 {
 	for (size_t i = 0; i < use_count; i++) {
 		struct tci_slot *slot = &planner->slots[uses[i].slot];
 		slot->touched.last[lane] = id + 1;
 		if (uses[i].access != TC_READ)
 			slot->writer = id;
+		TC_TRY(tci_slot_count(planner, uses[i].slot, error));
 	}
+	return TC_OK;
 }
 
 void tci_slot_touch(struct tc_planner *planner, uint32_t slot, uint64_t id, bool writes)
@@ -233,7 +236,7 @@ enum tc_status tci_emit(struct tc_planner *planner, struct tc_command *command,
 	if (host)
 		memcpy(planner->host_clock, clock, sizeof clock);
 	planner->next_id++;
-	tci_apply_uses(planner, uses, use_count, lane, command->id);
+	TC_TRY(tci_apply_uses(planner, uses, use_count, lane, command->id, error));
 	if (command->queue == TC_QUEUE_COMPUTE)
 		planner->last_compute = command->id;
 	if (id != NULL)

@@ -110,8 +110,18 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 	                                         .tensor = tensor};
 	*slot = made;
 	planner->tensors[tensor].slots[p->info.tier] = made;
-	return tci_memory_change(planner, p->info.tier, planner->table[tensor].kind,
-	                         (int64_t)aligned, TC_NO_COMMAND, error);
+	return TC_OK;
+}
+
+enum tc_status tci_slot_count(struct tc_planner *planner, uint32_t slot, struct tc_error *error)
+{
+	struct tci_slot *s = &planner->slots[slot];
+	if (s->counted)
+		return TC_OK;
+	s->counted = true;
+	return tci_memory_change(planner, planner->pools[s->pool].info.tier,
+	                         planner->table[s->tensor].kind, (int64_t)s->bytes, TC_NO_COMMAND,
+	                         error);
 }
 
 /** Evict the unpinned tensor of the pool with the farthest next use; `*made` false: there is none.
@@ -173,8 +183,10 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 	for (uint32_t lane = 0; lane < planner->lane_count; lane++)
 		if (slot->touched.last[lane] > last)
 			last = slot->touched.last[lane];
-	TC_TRY(tci_memory_change(planner, tier, planner->table[tensor].kind, -(int64_t)slot->bytes,
-	                         last == 0 ? TC_NO_COMMAND : last - 1, error));
+	if (slot->counted)
+		TC_TRY(tci_memory_change(planner, tier, planner->table[tensor].kind,
+		                         -(int64_t)slot->bytes,
+		                         last == 0 ? TC_NO_COMMAND : last - 1, error));
 	if (pool->arena != NULL)
 		TC_TRY(
 		    tci_arena_put(pool->arena, slot->offset, slot->bytes, &slot->touched, error));

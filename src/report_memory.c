@@ -154,7 +154,9 @@ void tci_memory_boundary(struct tci_memory *memory, uint64_t time)
 	memory->event_count = kept;
 }
 
-/** By time; of one instant what is given back comes first. */
+/** By time; of one instant what is given back comes first, so that memory that passes from one
+ * command to the next is not counted twice. What a command takes that takes no time is not counted
+ * at all. */
 static int compare_events(const void *a, const void *b)
 {
 	const struct tci_memory_event *left = a, *right = b;
@@ -202,7 +204,8 @@ enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
 		bool more = i < memory->event_count && memory->events[i].time < to;
 		uint64_t next = more ? memory->events[i].time : to;
 		for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier) {
-			if (total[tier] < 0)
+			/* Within one instant a command without duration gives before it takes. */
+			if (total[tier] < 0 && next > now)
 				return tc_error_set(
 				    error, TC_INTERNAL,
 				    "report: more %s memory was given back than taken",

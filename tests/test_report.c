@@ -294,6 +294,41 @@ static void test_residency_repeats(void **state)
 	}
 }
 
+/**
+ * The second command of each iteration takes no time, as ops measured at 0 us do, and needs 700
+ * bytes within: what it gives back comes at the instant at which it took it, so that the mean is
+ * what is fixed.
+ */
+static void test_commands_without_duration(void **state)
+{
+	(void)state;
+	struct tc_plan_info info = plan_info(NULL);
+	struct tc_error error = {0};
+	struct feeder f = feed(2, &info);
+	for (uint32_t i = 0; i < 4; i++) {
+		uint64_t t = 100 * i;
+		struct tc_command one = command_of(TC_COMPUTE, TC_QUEUE_COMPUTE, TC_FORWARD, i);
+		struct tc_command two = one;
+		struct tc_timing timing = {.issue_ps = t, .start_ps = t, .end_ps = t + 60};
+		timing.stall_ps[TC_STALL_HOST_CALL] = i == 0 ? 0 : 40;
+		plan(&f, &one);
+		finish(&f, &one, &timing);
+		struct tc_memory_change within[] = {{700, TC_NO_COMMAND, TC_GPU, TC_TEMP},
+		                                    {-700, f.next_id, TC_GPU, TC_TEMP}};
+		two.memory = within;
+		two.memory_count = 2;
+		plan(&f, &two);
+		finish(&f, &two,
+		       &(struct tc_timing){.issue_ps = t, .start_ps = t + 60, .end_ps = t + 60});
+	}
+	struct tc_result r;
+	if (tc_report_finish(f.report, &r, &error) != TC_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(r.memory[TC_GPU].mean_bytes, 10);
+	tc_result_clear(&r);
+	tc_report_free(f.report);
+}
+
 static void test_broken_promises(void **state)
 {
 	(void)state;
@@ -489,8 +524,11 @@ static void test_random_runs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_by_hand),           cmocka_unit_test(test_not_steady),
-	    cmocka_unit_test(test_residency_repeats), cmocka_unit_test(test_broken_promises),
+	    cmocka_unit_test(test_by_hand),
+	    cmocka_unit_test(test_not_steady),
+	    cmocka_unit_test(test_residency_repeats),
+	    cmocka_unit_test(test_commands_without_duration),
+	    cmocka_unit_test(test_broken_promises),
 	    cmocka_unit_test(test_random_runs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

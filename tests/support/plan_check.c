@@ -60,6 +60,19 @@ static void check_deps(struct stream_check *check, const struct tc_command *comm
 	}
 }
 
+/** GPU memory counts from the command that writes it first: a copy out of it takes none. */
+static void check_memory(struct stream_check *check, const struct tc_command *command)
+{
+	bool out = command->queue == TC_QUEUE_D2H || command->queue == TC_QUEUE_NVME_WRITE ||
+	           command->queue == TC_QUEUE_CPU;
+	for (uint32_t i = 0; i < command->memory_count && out; i++)
+		if (command->memory[i].tier == TC_GPU && command->memory[i].bytes > 0 &&
+		    check->why[0] == '\0')
+			(void)snprintf(check->why, sizeof check->why,
+			               "command %llu copies out, and yet takes GPU memory",
+			               (unsigned long long)command->id);
+}
+
 static enum tc_status check_begin(void *self, const struct tc_plan_info *info,
                                   struct tc_error *error)
 {
@@ -78,6 +91,7 @@ static enum tc_status check_command(void *self, const struct tc_command *command
 		(void)snprintf(check->why, sizeof check->why, "command ids are not dense");
 	check->kinds[command->kind]++;
 	check_deps(check, command);
+	check_memory(check, command);
 	if (command->iteration != TC_ITERATION_INIT && command->iteration != check->iteration) {
 		check_ops_done(check);
 		check->iteration = command->iteration;
