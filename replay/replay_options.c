@@ -320,7 +320,7 @@ static enum tc_status parse(int argc, char **argv, const struct option *list,
 		if (option == -1)
 			break;
 		if (option == '?' || option == ':')
-			return tci_bad_option(argv[current], list, option == ':', error);
+			return tci_bad_option(tci_option_at(argv, current), list, option == ':', error);
 		if (option == 'h')
 			option = OPTION_HELP;
 		if (option >= (int)OPTION_OVERRIDE)

@@ -84,7 +84,8 @@ static enum tc_status parse(int argc, char **argv, struct inspect_options *optio
 		if (option == -1)
 			break;
 		if (option == '?' || option == ':')
-			return tci_bad_option(argv + current, long_options, option == ':', error);
+			return tci_bad_option(tci_option_at(argv, current), long_options,
+			                      option == ':', error);
 		TC_TRY(set_option(options, option, error));
 	}
 	if (options->help)

@@ -25,14 +25,18 @@ enum tc_status tci_choose(const char *option, const char *value, const char *con
 	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
 }
 
-enum tc_status tci_bad_option(char *const *argv, const struct option *list, bool missing,
+const char *tci_option_at(char *const *argv, int at)
+{
+	while (argv[at][0] != '-' || argv[at][1] == '\0')
+		at++;
+	return argv[at];
+}
+
+enum tc_status tci_bad_option(const char *text, const struct option *list, bool missing,
                               struct tc_error *error)
 {
 	const char *names[256];
 	size_t count = 0;
-	while (argv[0][0] != '-' || argv[0][1] == '\0')
-		argv++;
-	const char *text = *argv;
 	if (missing)
 		return tc_error_set(error, TC_ARGUMENT, "option %s needs a value; see --help",
 		                    text);
@@ -68,7 +72,7 @@ bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, in
 		if (option == 'h')
 			(void)fputs(help, stdout);
 		else
-			(void)tci_bad_option(argv + current, options, false, &error);
+			(void)tci_bad_option(tci_option_at(argv, current), options, false, &error);
 		*code = option == 'h' ? TCI_EXIT_OK : tci_fail(&error);
 		return false;
 	}

@@ -20,12 +20,12 @@ bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, in
 /** Find `value` among `words`; else TC_ARGUMENT with the list and the nearest one. */
 enum tc_status tci_choose(const char *option, const char *value, const char *const *words,
                           size_t count, int *chosen, struct tc_error *error);
-/**
- * TC_ARGUMENT for the option at which getopt_long() stopped.
- * @param argv from where getopt_long() looked: what is no option is passed over, as it does
- * @param missing it is known, but its value is not there
- */
-enum tc_status tci_bad_option(char *const *argv, const struct option *list, bool missing,
+/** The option at which getopt_long() stopped that started to look at argv[at]: what is no option is
+ * passed over, as it does. */
+const char *tci_option_at(char *const *argv, int at);
+/** TC_ARGUMENT for the option at which getopt_long() stopped. @param missing it is known, but its
+ * value is not there */
+enum tc_status tci_bad_option(const char *text, const struct option *list, bool missing,
                               struct tc_error *error);
 
 #endif

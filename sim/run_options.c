@@ -263,7 +263,8 @@ static enum tc_status tci_parse_list(int argc, char **argv, const struct option 
 		if (option == -1)
 			break;
 		if (option == '?' || option == ':')
-			return tci_bad_option(argv + current, list, option == ':', error);
+			return tci_bad_option(tci_option_at(argv, current), list, option == ':',
+			                      error);
 		if (option == 'h')
 			option = OPTION_HELP;
 		if (option >= OPTION_OVERRIDE)
