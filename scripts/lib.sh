@@ -47,7 +47,7 @@ configure_and_build() {
 	shift
 	cmake -S "$top" -B "$directory" -G Ninja "$@" >/dev/null
 	if ! cmake --build "$directory" -j "$jobs" >"$directory/build.log" 2>&1; then
-		grep -E -A 6 'FAILED|error|warning' "$directory/build.log" | head -n 60 >&2
+		grep -E -A 6 '^FAILED|: (fatal )?(error|warning):' "$directory/build.log" | head -n 60 >&2
 		say "The build in $directory failed; all of it is in $directory/build.log"
 		return 1
 	fi

@@ -296,8 +296,8 @@ static void no_direct_test(void **state)
 	for (unsigned c = 0; c < choice_count; c++)
 		for (unsigned k = 0; k < 3; k++) {
 			static const char *const words[] = {
-			    "buffered, so times are those of memory: O_DIRECT refused (Invalid "
-			    "argument)",
+			    ("buffered, so times are those of memory: O_DIRECT refused (Invalid "
+			    "argument)"),
 			    "buffered: direct I/O would need blocks of 16384 bytes",
 			    "buffered as asked"};
 			struct faulty faulty;
