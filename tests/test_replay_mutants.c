@@ -28,8 +28,8 @@ static const char *const policies[] = {
     "belady",
     "lru:optimizer=gpu",
     "10cache",
-    "zero-infinity:device=cpu:reduce-bucket-size=64:sub-group-size=64:"
-    "prefetch-bucket-size=64:param-persistence-threshold=8",
+    ("zero-infinity:device=cpu:reduce-bucket-size=64:sub-group-size=64:"
+     "prefetch-bucket-size=64:param-persistence-threshold=8"),
 };
 enum { POLICY_COUNT = sizeof policies / sizeof *policies };
 
