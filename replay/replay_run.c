@@ -65,6 +65,13 @@ static void watch_replay(struct watcher *watcher, struct tc_replay *replay)
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
+/** For those who take long before there is a replay to stop. */
+static bool was_stopped(void *self)
+{
+	struct watcher *watcher = self;
+	return atomic_load(&watcher->caught) != 0;
+}
+
 static void watch_end(struct watcher *watcher)
 {
 	if (watcher->running) {
@@ -126,7 +133,9 @@ static enum tc_status measure(struct tci_session *session, struct watcher *watch
 	                        .directory_count = options->directory_count,
 	                        .depth = (uint32_t)options->depth,
 	                        .block_bytes = options->block_bytes,
-	                        .direct = !options->buffered},
+	                        .direct = !options->buffered,
+	                        .cancelled = was_stopped,
+	                        .cancelled_self = watcher},
 	    .verify = options->verify,
 	    .compute = options->compute,
 	    .throttle = options->throttle ? session->machine : NULL,
