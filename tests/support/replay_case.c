@@ -49,9 +49,9 @@ struct replay_case replay_case_plan(const char *policy, const struct test_limits
 	struct tc_machine *machine = planned.machine;
 	machine->chunk_bytes = 4096;
 	machine->framework_bytes[TC_GPU] = machine->framework_bytes[TC_CPU] = 0;
-	machine->capacity_bytes[TC_CPU] = 1 << 22;
-	machine->capacity_bytes[TC_NVME] = 1 << 24;
-	for (uint64_t bytes = 256; bytes < 1 << 22; bytes += bytes / 8) {
+	machine->capacity_bytes[TC_CPU] = 1 << 26;
+	machine->capacity_bytes[TC_NVME] = 1 << 28;
+	for (uint64_t bytes = 256; bytes < 1 << 26; bytes += bytes / 8) {
 		machine->capacity_bytes[TC_GPU] = bytes;
 		error = (struct tc_error){0};
 		enum tc_status status = plan(&planned, iterations, &error);
