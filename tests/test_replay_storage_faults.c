@@ -297,7 +297,7 @@ static void no_direct_test(void **state)
 		for (unsigned k = 0; k < 3; k++) {
 			static const char *const words[] = {
 			    ("buffered, so times are those of memory: O_DIRECT refused (Invalid "
-			    "argument)"),
+			     "argument)"),
 			    "buffered: direct I/O would need blocks of 16384 bytes",
 			    "buffered as asked"};
 			struct faulty faulty;
