@@ -180,16 +180,26 @@ static uint64_t mix(uint64_t seed)
 	return seed ^ seed >> 31;
 }
 
-/** Half of the commands go at once; the others wait, on slow lanes of this seed up to 16 times as
- * long, so that lanes run far apart. */
+/**
+ * What a schedule allows shows only where lanes run far apart. By seed, in turn: half of the
+ * commands wait, those of slow lanes up to 16 times as long; or one lane lags behind all others; or
+ * one lane runs ahead of all others. Consecutive seeds come to every lane.
+ */
 static uint64_t random_delay(const struct tc_replay *replay, uint64_t id)
 {
-	uint64_t lane = replay->states[id].lane;
-	uint64_t slow = mix(replay->options.random_delays * 31 + lane) % 3;
-	uint64_t random = mix(replay->options.random_delays + id * UINT64_C(0x9E3779B97F4A7C15));
-	if (random % 2 == 0)
-		return 0;
-	return (random >> 8) % (100 * TC_PS_PER_US) << (2 * slow);
+	uint64_t lane = replay->states[id].lane, seed = replay->options.random_delays;
+	uint64_t random = mix(seed + id * UINT64_C(0x9E3779B97F4A7C15));
+	bool chosen = lane == seed / 3 % replay->lane_count;
+	switch (seed % 3) {
+	case 0:
+		if (random % 2 == 0)
+			return 0;
+		return (random >> 8) % (100 * TC_PS_PER_US) << (2 * (mix(seed * 31 + lane) % 3));
+	case 1:
+		return chosen ? (random >> 8) % (4000 * TC_PS_PER_US) : 0;
+	default:
+		return chosen ? 0 : (random >> 8) % (500 * TC_PS_PER_US);
+	}
 }
 
 void tci_submit(struct tc_replay *replay, uint64_t id)
