@@ -43,10 +43,7 @@ enum option_id {
 	OPTION_OVERRIDE /* this and all above: machine overrides */
 };
 
-static const struct {
-	const char *name, *argument, *help;
-	enum option_id value;
-} table[] = {
+static const struct tci_option table[] = {
     {"trace", "FILE", "trace to plan and replay", OPTION_TRACE},
     {"schedule", "FILE", "replay a schedule file instead; with --trace its ops are known too",
      OPTION_SCHEDULE},
@@ -88,26 +85,15 @@ enum { OPTION_COUNT = sizeof table / sizeof *table };
 
 void tci_replay_run_help(void)
 {
-	size_t count;
-	const struct tc_machine_override_name *overrides = tc_machine_override_names(&count);
 	printf(
 	    "Usage: tencache-replay [run] --trace FILE [OPTIONS]\n"
 	    "       tencache-replay [run] --schedule FILE [OPTIONS]\n\n"
 	    "Runs one policy's schedule with real copies, real file I/O and a real optimizer on\n"
 	    "the CPU, checks the content of every tensor, and prints what was measured beside\n"
 	    "what the simulator predicts.\n\n");
-	for (int i = 0; i < OPTION_COUNT; i++) {
-		char left[64];
-		(void)snprintf(left, sizeof left, "--%s %s", table[i].name,
-		               table[i].argument == NULL ? "" : table[i].argument);
-		printf("  %-32s %s\n", left, table[i].help);
-	}
+	tci_print_options(table, OPTION_COUNT);
 	printf("\nOverrides of single machine values (before scaling):\n");
-	for (size_t i = 0; i < count; i++) {
-		char left[64];
-		(void)snprintf(left, sizeof left, "--%s %s", overrides[i].name, overrides[i].unit);
-		printf("  %-32s %s\n", left, overrides[i].help);
-	}
+	tci_print_overrides();
 	printf(
 	    "\nExamples:\n"
 	    "  tencache-replay --trace traces/opt13b.json --policy 10cache --nvme-dir ./nvme "
@@ -289,7 +275,7 @@ static struct option *long_options(void)
 	for (int i = 0; i < OPTION_COUNT; i++)
 		list[i] = (struct option){
 		    table[i].name, table[i].argument == NULL ? no_argument : required_argument,
-		    NULL, (int)table[i].value};
+		    NULL, table[i].value};
 	for (size_t i = 0; i < count; i++)
 		list[(size_t)OPTION_COUNT + i] = (struct option){
 		    overrides[i].name, required_argument, NULL, (int)OPTION_OVERRIDE + (int)i};
@@ -320,7 +306,8 @@ static enum tc_status parse(int argc, char **argv, const struct option *list,
 		if (option == -1)
 			break;
 		if (option == '?' || option == ':')
-			return tci_bad_option(tci_option_at(argv, current), list, option == ':', error);
+			return tci_bad_option(tci_option_at(argv, current), list, option == ':',
+			                      error);
 		if (option == 'h')
 			option = OPTION_HELP;
 		if (option >= (int)OPTION_OVERRIDE)

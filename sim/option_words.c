@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tencache/machine.h"
 #include "tencache/units.h"
 
 enum tc_status tci_choose(const char *option, const char *value, const char *const *words,
@@ -75,5 +76,26 @@ bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, in
 			(void)tci_bad_option(tci_option_at(argv, current), options, false, &error);
 		*code = option == 'h' ? TCI_EXIT_OK : tci_fail(&error);
 		return false;
+	}
+}
+
+void tci_print_options(const struct tci_option *options, int count)
+{
+	for (int i = 0; i < count; i++) {
+		char left[64];
+		(void)snprintf(left, sizeof left, "--%s %s", options[i].name,
+		               options[i].argument == NULL ? "" : options[i].argument);
+		printf("  %-32s %s\n", left, options[i].help);
+	}
+}
+
+void tci_print_overrides(void)
+{
+	size_t count;
+	const struct tc_machine_override_name *overrides = tc_machine_override_names(&count);
+	for (size_t i = 0; i < count; i++) {
+		char left[64];
+		(void)snprintf(left, sizeof left, "--%s %s", overrides[i].name, overrides[i].unit);
+		printf("  %-32s %s\n", left, overrides[i].help);
 	}
 }

@@ -11,6 +11,18 @@
 
 #include "tencache/error.h"
 
+/** An option of a verb, for its --help and for getopt_long(). */
+struct tci_option {
+	const char *name;
+	const char *argument; /**< NULL: takes none */
+	const char *help;
+	int value;
+};
+/** A line for each option. */
+void tci_print_options(const struct tci_option *options, int count);
+/** A line for each machine value that an option overrides. */
+void tci_print_overrides(void);
+
 /**
  * Options of a verb that lists things: --json and --help (printed here). Names follow at optind.
  * @return false when the verb is done with exit code `*code`

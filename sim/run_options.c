@@ -34,11 +34,6 @@ enum {
 	OPTION_OVERRIDE /* this and all above: machine overrides */
 };
 
-struct tci_option {
-	const char *name, *argument, *help;
-	int value;
-};
-
 static const struct tci_option run_options[] = {
     {"trace", "FILE", "trace to simulate, JSON or JSON Lines, gzipped or not (required)",
      OPTION_TRACE},
@@ -69,25 +64,14 @@ enum { RUN_OPTION_COUNT = sizeof run_options / sizeof *run_options };
 
 void tci_run_help(void)
 {
-	size_t count;
-	const struct tc_machine_override_name *overrides = tc_machine_override_names(&count);
 	printf(
 	    "Usage: tencache-sim [run] --trace FILE [OPTIONS]\n\n"
 	    "Simulates training steps under offloading policies and prints what decides between\n"
 	    "them: iteration time, stalls and their causes, hit rates, traffic, memory.\n\n");
-	for (int i = 0; i < RUN_OPTION_COUNT; i++) {
-		char left[64];
-		(void)snprintf(left, sizeof left, "--%s %s", run_options[i].name,
-		               run_options[i].argument == NULL ? "" : run_options[i].argument);
-		printf("  %-32s %s\n", left, run_options[i].help);
-	}
+	tci_print_options(run_options, RUN_OPTION_COUNT);
 	printf(
 	    "\nOverrides of single machine values; sizes and rates take units: 24GiB, 6.5GB/s\n");
-	for (size_t i = 0; i < count; i++) {
-		char left[64];
-		(void)snprintf(left, sizeof left, "--%s %s", overrides[i].name, overrides[i].unit);
-		printf("  %-32s %s\n", left, overrides[i].help);
-	}
+	tci_print_overrides();
 	printf(
 	    "\nExamples:\n"
 	    "  tencache-sim --trace traces/opt13b.json\n"
