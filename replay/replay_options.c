@@ -291,7 +291,7 @@ static enum tc_status add_override(struct tci_replay_options *options, size_t in
 	                   options->override_count + 1, sizeof *options->overrides))
 		return tc_error_no_memory(error, "overrides", options->override_count);
 	options->overrides[options->override_count++] =
-	    (struct tci_override){names[index].name, value};
+	    (struct tc_machine_setting){names[index].name, value};
 	return TC_OK;
 }
 

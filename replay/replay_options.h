@@ -14,7 +14,7 @@ struct tci_replay_options {
 	const char *trace_path, *schedule_path, *write_path, *machine_name, *policy;
 	const char *timeline_path, *storage, *device;
 	bool machine_given;
-	struct tci_override *overrides; /**< owned; the strings are argv's */
+	struct tc_machine_setting *overrides; /**< owned; the strings are argv's */
 	size_t override_count, override_capacity;
 	const char *directories[TCI_MOST_DIRECTORIES];
 	size_t directory_count;

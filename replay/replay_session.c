@@ -20,9 +20,8 @@ static enum tc_status load_machine(struct tci_session *session, struct tc_error 
 {
 	const struct tci_replay_options *options = &session->options;
 	TC_TRY(tc_machine_load(options->machine_name, NULL, &session->machine, error));
-	for (size_t i = 0; i < options->override_count; i++)
-		TC_TRY(tc_machine_override(session->machine, options->overrides[i].name,
-		                           options->overrides[i].value, error));
+	TC_TRY(tc_machine_override_all(session->machine, options->overrides,
+	                               options->override_count, error));
 	return tc_machine_scale(session->machine, scale_of(session), options->throttle, error);
 }
 

@@ -23,7 +23,7 @@ struct tci_run {
 };
 
 /** Sizes are echoed both ways: 7 % between GB and GiB decides what fits. */
-static void tci_echo_override(const struct tci_override *override)
+static void tci_echo_override(const struct tc_machine_setting *override)
 {
 	uint64_t bytes;
 	char both[TC_UNIT_TEXT_BYTES];
@@ -40,12 +40,10 @@ static enum tc_status tci_run_load(struct tci_run *run, struct tc_error *error)
 {
 	const struct tci_run_options *options = &run->options;
 	TC_TRY(tc_machine_load(options->machine_name, NULL, &run->machine, error));
-	for (size_t i = 0; i < options->override_count; i++) {
-		TC_TRY(tc_machine_override(run->machine, options->overrides[i].name,
-		                           options->overrides[i].value, error));
-		if (!options->quiet)
-			tci_echo_override(&options->overrides[i]);
-	}
+	TC_TRY(tc_machine_override_all(run->machine, options->overrides, options->override_count,
+	                               error));
+	for (size_t i = 0; i < options->override_count && !options->quiet; i++)
+		tci_echo_override(&options->overrides[i]);
 	TC_TRY(tc_trace_read(options->trace_path, &run->trace, error));
 	return tc_steps_derive(run->trace, options->granularity, options->request_mode,
 	                       options->frees, &run->steps, error);
@@ -81,7 +79,8 @@ static void tci_progress(const struct tci_run *run, size_t index)
 	(void)fflush(stderr);
 }
 
-/** One policy that is broken (an unsafe plan, a promise not kept) does not take the others along. */
+/** One policy that is broken (an unsafe plan, a promise not kept) does not take the others along.
+ */
 static enum tc_status tci_run_policy(struct tci_run *run, const struct tc_simulation *simulation,
                                      struct tc_error *error)
 {

@@ -197,7 +197,7 @@ static enum tc_status tci_add_override(struct tci_run_options *options, const ch
 	if (!tc_grow_array(&options->overrides, &options->override_capacity,
 	                   options->override_count + 1, sizeof *options->overrides))
 		return tc_error_no_memory(error, "overrides", options->override_count);
-	options->overrides[options->override_count++] = (struct tci_override){name, value};
+	options->overrides[options->override_count++] = (struct tc_machine_setting){name, value};
 	return TC_OK;
 }
 

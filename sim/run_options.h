@@ -7,15 +7,12 @@
 
 #include <stdbool.h>
 
+#include "tencache/machine.h"
 #include "tencache/policy.h"
 
 #define TCI_DEFAULT_MACHINE "a100-40"
 /** Policies of a run that names none; later ones join when they land. */
 extern const char *const tci_standard_policies[];
-
-struct tci_override {
-	const char *name, *value;
-};
 
 struct tci_run_options {
 	const char *trace_path;
@@ -24,7 +21,7 @@ struct tci_run_options {
 	const char *timeline_path;
 	struct tc_policy_choice **policies; /**< owned */
 	size_t policy_count, policy_capacity;
-	struct tci_override *overrides; /**< owned; the strings are argv's */
+	struct tc_machine_setting *overrides; /**< owned; the strings are argv's */
 	size_t override_count, override_capacity;
 	enum tc_granularity granularity;
 	enum tc_request_mode request_mode;

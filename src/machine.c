@@ -222,29 +222,52 @@ static bool dissolve_curve(json_t *root, const struct tci_machine_storage *stora
 	return true;
 }
 
-enum tc_status tc_machine_override(struct tc_machine *machine, const char *name, const char *value,
-                                   struct tc_error *error)
+/** Put one value into a description that nobody has checked yet. */
+static enum tc_status apply(json_t *root, const struct tci_machine_storage *storage,
+                            const struct tc_machine_setting *setting, struct tc_error *error)
 {
-	size_t field = find_field(name);
+	size_t field = find_field(setting->name);
 	if (field == TCI_FIELD_COUNT)
-		return unknown_option(name, error);
-	struct tci_machine_storage *storage = machine->storage;
+		return unknown_option(setting->name, error);
 	json_t *number = NULL;
-	TC_TRY(parse_value(&tci_fields[field], value, name, &number, error));
-	json_t *root = json_deep_copy(storage->root);
+	TC_TRY(parse_value(&tci_fields[field], setting->value, setting->name, &number, error));
 	json_t *wrapped = number != NULL ? wrap(number) : NULL;
-	if (root == NULL || wrapped == NULL || !dissolve_curve(root, storage, field)) {
-		json_decref(root);
+	if (wrapped == NULL || !dissolve_curve(root, storage, field)) {
 		json_decref(wrapped);
 		return tc_error_no_memory(error, "a machine description", 0);
 	}
-	if (!set_path(root, tci_fields[field].path, wrapped)) {
-		json_decref(root);
+	if (!set_path(root, tci_fields[field].path, wrapped))
 		return tc_error_no_memory(error, "a machine description", 0);
+	return TC_OK;
+}
+
+enum tc_status tc_machine_override_all(struct tc_machine *machine,
+                                       const struct tc_machine_setting *settings, size_t count,
+                                       struct tc_error *error)
+{
+	struct tci_machine_storage *storage = machine->storage;
+	if (count == 0)
+		return TC_OK;
+	json_t *root = json_deep_copy(storage->root);
+	if (root == NULL)
+		return tc_error_no_memory(error, "a machine description", 0);
+	for (size_t i = 0; i < count; ++i) {
+		enum tc_status status = apply(root, storage, &settings[i], error);
+		if (status != TC_OK) {
+			json_decref(root);
+			return status;
+		}
 	}
 	struct tc_machine changed;
 	TC_TRY(build(root, storage->file_name, &changed, error));
 	*machine = changed;
 	storage_free(storage);
 	return TC_OK;
+}
+
+enum tc_status tc_machine_override(struct tc_machine *machine, const char *name, const char *value,
+                                   struct tc_error *error)
+{
+	const struct tc_machine_setting setting = {name, value};
+	return tc_machine_override_all(machine, &setting, 1, error);
 }

@@ -69,7 +69,10 @@ static enum tc_status derive_nvme(struct tc_machine *machine, const uint64_t *v,
 	machine->gpu_direct = v[TCI_GPU_DIRECT] != 0;
 	together = machine->nvme_striped ? drives : 1;
 	if (v[TCI_QUEUE_DEPTH] > UINT32_MAX)
-		return overflow(machine, "nvme.drive.queue_depth", error);
+		return tc_error_set(error, TC_FORMAT,
+		                    "%s: nvme.drive.queue_depth is %" PRIu64
+		                    "; expected below 2^32",
+		                    machine->file_name, v[TCI_QUEUE_DEPTH]);
 	machine->nvme_queue_depth = (uint32_t)v[TCI_QUEUE_DEPTH];
 	if (!tc_mul_u64(drives, v[TCI_DRIVE_CAPACITY], &machine->capacity_bytes[TC_NVME]) ||
 	    !tc_mul_u64(drives, v[TCI_ENDURANCE], &machine->nvme_endurance_bytes) ||

@@ -178,26 +178,26 @@ static enum tc_status tci_announce(struct tc_planner *planner, struct tc_plan_in
 		return tc_error_no_memory(error, "pool table", planner->pool_count);
 	for (uint32_t i = 0; i < planner->pool_count; i++)
 		planner->pool_infos[i] = planner->pools[i].info;
-	*info = (struct tc_plan_info){.trace = planner->trace,
-	                              .steps = planner->options->steps,
-	                              .machine = planner->machine,
-	                              .policy = planner->choice->text,
-	                              .trace_name = planner->trace->name,
-	                              .trace_sha256 = planner->trace->sha256,
-	                              .events_sha256 = planner->trace->events_sha256,
-	                              .machine_sha256 = planner->machine->sha256,
-	                              .staleness = planner->policy->staleness,
-	                              .reordered = planner->reordered != NULL,
-	                              .drives = planner->trace->has_events &&
-	                                        planner->reordered == NULL &&
-	                                        planner->steps->granularity != TC_GRANULARITY_OP,
-	                              .scale = planner->trace->scale > 1 ? planner->trace->scale : 1,
-	                              .iterations = planner->options->iterations,
-	                              .pools = planner->pool_infos,
-	                              .pool_count = planner->pool_count,
-	                              .tensors = planner->table,
-	                              .tensor_count = planner->tensor_count,
-	                              .unlimited_memory = planner->unlimited};
+	*info = (struct tc_plan_info){
+	    .trace = planner->trace,
+	    .steps = planner->options->steps,
+	    .machine = planner->machine,
+	    .policy = planner->choice->text,
+	    .trace_name = planner->trace->name,
+	    .trace_sha256 = planner->trace->sha256,
+	    .events_sha256 = planner->trace->events_sha256,
+	    .machine_sha256 = planner->machine->sha256,
+	    .staleness = planner->policy->staleness,
+	    .reordered = planner->reordered != NULL,
+	    .drives = planner->trace->has_events && planner->reordered == NULL &&
+	              planner->steps->granularity != TC_GRANULARITY_OP,
+	    .scale = planner->trace->scale > 1 ? planner->trace->scale : 1,
+	    .iterations = planner->options->iterations,
+	    .pools = planner->pool_infos,
+	    .pool_count = planner->pool_count,
+	    .tensors = planner->table,
+	    .tensor_count = planner->tensor_count,
+	    .unlimited_memory = planner->unlimited};
 	memcpy(info->lanes, planner->machine->lanes, sizeof info->lanes);
 	for (int tier = 0; tier < TCI_TIERS; tier++)
 		info->fixed_bytes[tier] = planner->machine->framework_bytes[tier];
@@ -216,8 +216,12 @@ static enum tc_status tci_emit_init(struct tc_planner *planner, struct tc_error 
 		if (pool->tier == TC_CPU && pool->pinned && planner->machine->pin_bytes_per_s > 0 &&
 		    !tc_mul_div_ceil(pool->bytes, TC_PS_PER_S, planner->machine->pin_bytes_per_s,
 		                     &command.duration_ps))
-			return tc_error_set(error, TC_TOO_LARGE,
-			                    "pinning pool \"%s\" takes too long", pool->name);
+			return tc_error_set(
+			    error, TC_TOO_LARGE,
+			    "pinning the %llu bytes of pool \"%s\" at %llu bytes/s takes "
+			    "longer than 2^64 ps (213 days); raise --pin-rate",
+			    (unsigned long long)pool->bytes, pool->name,
+			    (unsigned long long)planner->machine->pin_bytes_per_s);
 		if (pool->tier == TC_GPU)
 			command.duration_ps = planner->machine->gpu_alloc_ps_per_call;
 		TC_TRY(tci_emit(planner, &command, NULL, 0, NULL, 0, NULL, error));

@@ -109,6 +109,9 @@ expect 2 'PATH=VALUE' --trace "$good" --set host.cores
 expect 2 'did you mean "host.cores"' --trace "$good" --set host.core=3
 expect 2 'nvme.drive.read' --trace "$good" --nvme-read 0
 expect 2 'cpu-memory' --trace "$good" --cpu-memory ''
+expect 2 'raise --pin-rate' --trace "$good" --pin-rate 1 --policy lru
+# The machine is checked as all options make it, in whatever order they come.
+expect 3 'unmanaged' --trace "$good" --policy lru --gpu-memory 500M --gpu-framework 0
 
 # ---------------------------------------------------------------- nothing fits: exit code 3
 expect 3 'gpu-memory' --trace "$good" --policy lru --gpu-memory 2GiB

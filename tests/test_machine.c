@@ -259,6 +259,37 @@ static void test_override(void **state)
 	tc_machine_free(m);
 }
 
+/** Together they make a machine, one after the other they would not: the GPU is smaller than what
+ * the framework takes in the description, and a drive needs all its values. */
+static void test_override_all(void **state)
+{
+	(void)state;
+	const struct tc_machine_setting settings[] = {
+	    {"gpu-memory", "900"},  {"gpu-framework", "0"},  {"nvme-drives", "3"},
+	    {"nvme-read", "2GB/s"}, {"nvme-write", "1GB/s"}, {"nvme-capacity", "1T"},
+	    {"gpu-memory", "800"},
+	};
+	struct tc_error error = {0};
+	char *without_drives = edited("\"nvme\":{", "\"x_nvme\":{");
+	struct tc_machine *m = small_machine_parse(without_drives);
+	const uint64_t before = m->capacity_bytes[TC_GPU];
+	if (tc_machine_override_all(m, settings, sizeof settings / sizeof *settings, &error) !=
+	    TC_OK)
+		fail_msg("%s", error.text);
+	expect_hash(m);
+	assert_int_equal(m->capacity_bytes[TC_GPU], 800); /* the later of two */
+	assert_int_equal(m->framework_bytes[TC_GPU], 0);
+	assert_int_equal(m->nvme_read.bytes_per_s, 6000000000);
+	tc_machine_free(m);
+	/* All or nothing. */
+	const struct tc_machine_setting bad[] = {{"gpu-memory", "100G"}, {"nvme-read", "0"}};
+	m = small_machine_parse(without_drives);
+	free(without_drives);
+	assert_int_not_equal(tc_machine_override_all(m, bad, 2, &error), TC_OK);
+	assert_int_equal(m->capacity_bytes[TC_GPU], before);
+	tc_machine_free(m);
+}
+
 static void test_override_refused(void **state)
 {
 	(void)state;
@@ -505,6 +536,7 @@ int main(void)
 	    cmocka_unit_test(test_lanes_of_drives),
 	    cmocka_unit_test(test_without_drive),
 	    cmocka_unit_test(test_override),
+	    cmocka_unit_test(test_override_all),
 	    cmocka_unit_test(test_override_refused),
 	    cmocka_unit_test(test_every_option_counts),
 	    cmocka_unit_test(test_curve),

@@ -110,6 +110,15 @@ void tc_machine_free(struct tc_machine *machine);
  */
 enum tc_status tc_machine_override(struct tc_machine *machine, const char *name, const char *value,
                                    struct tc_error *error);
+/** A value to override, as tc_machine_override() has it. */
+struct tc_machine_setting {
+	const char *name, *value;
+};
+/** Override several values at once: what is checked is the machine that they make together, so that
+ * their order does not matter unless a value is named twice. */
+enum tc_status tc_machine_override_all(struct tc_machine *machine,
+                                       const struct tc_machine_setting *settings, size_t count,
+                                       struct tc_error *error);
 struct tc_machine_override_name {
 	const char *name, *unit, *help, *path;
 };

@@ -116,7 +116,10 @@ static void set_routes(struct tci_flows *flows, const struct numbers *numbers, u
 static uint64_t scale_ppm(uint64_t rate, uint64_t ppm)
 {
 	uint64_t scaled = 0;
-	return tc_mul_div_floor(rate, ppm, 1000000, &scaled) ? scaled : UINT64_MAX;
+	if (!tc_mul_div_floor(rate, ppm, 1000000, &scaled))
+		return UINT64_MAX;
+	/* 0 would say that there is no link. */
+	return scaled == 0 && rate > 0 ? 1 : scaled;
 }
 
 static uint64_t product_or_max(uint64_t a, uint64_t b)
