@@ -1,6 +1,6 @@
 /* tencache-replay: its verbs. Each has a file of its own. */
 #include "calibrate.h"
-#include "program.h"
+#include "dispatch.h"
 #include "verbs_replay.h"
 
 static const struct tci_verb verbs[] = {

@@ -1,5 +1,5 @@
 /* tencache-sim: its verbs. Each has a file of its own. */
-#include "program.h"
+#include "dispatch.h"
 #include "verbs.h"
 
 static const struct tci_verb verbs[] = {

@@ -1,10 +1,10 @@
 /**
- * @file program.h
+ * @file dispatch.h
  * A program of verbs: which one is meant, --help, --version, unknown names. Shared by tencache-sim
  * and tencache-replay.
  */
-#ifndef TENCACHE_SIM_PROGRAM_H
-#define TENCACHE_SIM_PROGRAM_H
+#ifndef TENCACHE_SIM_DISPATCH_H
+#define TENCACHE_SIM_DISPATCH_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "program.h"
+#include "dispatch.h"
 
 #include <stdbool.h>
 #include <stdio.h>
