@@ -332,6 +332,7 @@ static enum tc_status tci_iteration(struct tc_planner *planner, struct tc_error 
 		TC_TRY(policy->end_of_iteration(planner->policy_self, planner,
 		                                policy->wants_timing ? &timing : NULL, error));
 	TC_TRY(tci_optimizer_end(planner, error));
+	TC_TRY(tci_discard_leftovers(planner, error));
 	/* The counts of the last complete iteration: the closing one only gives its end. */
 	if (planner->iteration + 2 <= planner->options->iterations ||
 	    planner->options->iterations == 1) {

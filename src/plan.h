@@ -191,6 +191,8 @@ enum tc_status tci_slot_take_or_make_room(struct tc_planner *planner, uint32_t p
                                           uint32_t tensor, uint32_t *slot, struct tc_error *error);
 /** Its bytes count from the start of the next command on, unless they do already. */
 enum tc_status tci_slot_count(struct tc_planner *planner, uint32_t slot, struct tc_error *error);
+/** What the trace never frees, and what is derived from it, goes at the end of an iteration. */
+enum tc_status tci_discard_leftovers(struct tc_planner *planner, struct tc_error *error);
 /** Give the memory of the copy in `tier` back to its pool. */
 enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier,
                             struct tc_error *error);

@@ -198,6 +198,22 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 	return TC_OK;
 }
 
+enum tc_status tci_discard_leftovers(struct tc_planner *planner, struct tc_error *error)
+{
+	/* Updates that come an iteration later still need theirs. */
+	if (planner->policy->staleness > 0 || planner->reordered != NULL)
+		return TC_OK;
+	for (uint32_t t = 0; t < planner->trace->tensor_count; t++) {
+		if (!planner->tensors[t].managed || planner->trace->tensors[t].persistent)
+			continue;
+		TC_TRY(tc_plan_discard(planner, t, error));
+		for (uint32_t d = planner->tensors[t].first_derived; d != TC_NONE;
+		     d = planner->tensors[d].next_derived)
+			TC_TRY(tc_plan_discard(planner, d, error));
+	}
+	return TC_OK;
+}
+
 void tci_memory_free(struct tc_planner *planner)
 {
 	for (uint32_t i = 0; i < planner->pool_count; i++) {

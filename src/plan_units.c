@@ -1,7 +1,9 @@
 /*
  * Which optimizer ops make one update on the CPU: all ops of one optimizer event; in a trace
  * without events, consecutive optimizer ops on parameters of one bucket of the header (an op that
- * writes no parameter belongs to the ops before it). Ops of norm events make none.
+ * writes no parameter belongs to the ops before it). Ops of norm events make none, neither do ops
+ * before the first update that write nothing which lasts: they take the norm in a trace without
+ * events.
  */
 #include <stdlib.h>
 
@@ -41,12 +43,25 @@ static void tci_units_by_event(struct tc_planner *planner)
 	}
 }
 
+static bool tci_writes_what_lasts(const struct tc_trace *trace, uint32_t op)
+{
+	struct tc_ids writes = trace->ops[op].writes;
+	for (uint32_t i = 0; i < writes.count; i++)
+		if (trace->tensors[writes.items[i]].persistent)
+			return true;
+	return false;
+}
+
 static void tci_units_by_bucket(struct tc_planner *planner, const uint32_t *buckets)
 {
 	const struct tc_trace *trace = planner->trace;
+	bool begun = false;
 	for (uint32_t op = 0; op < trace->op_count; op++) {
 		uint32_t last = op, bucket;
 		if (!tci_may_update(trace, op))
+			continue;
+		begun = begun || tci_writes_what_lasts(trace, op);
+		if (!begun)
 			continue;
 		bucket = tci_bucket_of(trace, buckets, op);
 		while (last + 1 < trace->op_count && tci_may_update(trace, last + 1)) {

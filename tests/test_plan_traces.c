@@ -127,6 +127,82 @@ static void test_parameter_that_no_module_asks_for(void **state)
 	}
 }
 
+/** An import with clipped gradients: the ops that take the norm read every gradient before the
+ * first update, and belong to none. */
+static void test_norms_without_events(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {"lru", "belady", "10cache:slack=0",
+	                                       "zero-infinity:reduce-bucket-size=1000"};
+	const struct test_model model = {
+	    .layers = 3, .params_per_module = 2, .no_events = true, .half = true};
+	struct test_builder *b = test_model_builder(&model);
+	size_t first = 0;
+	while (b->ops[first].phase != TC_OPTIMIZER)
+		first++;
+	const size_t updates = b->op_count - first;
+	/* Norm ops go behind the others, then change places with the updates. */
+	uint32_t norm = test_add_tensor(b, TC_TEMP, 4);
+	for (size_t i = 0; i < updates; i++) {
+		uint32_t op = TC_NONE;
+		for (size_t r = 0; r < b->ops[first + i].reads.count; r++) {
+			uint32_t t = b->ops[first + i].reads.items[r];
+			if (b->tensors[t].kind == TC_GRAD)
+				op = test_add_op(b, TC_OPTIMIZER, TC_NONE, TEST_IDS(t),
+				                 TEST_IDS(norm));
+		}
+		assert_int_not_equal(op, TC_NONE);
+	}
+	for (size_t i = 0; i < updates; i++) {
+		struct test_op kept = b->ops[first + i];
+		b->ops[first + i] = b->ops[first + updates + i];
+		b->ops[first + updates + i] = kept;
+	}
+	test_ids_add(&b->ops[first].allocates, norm);
+	test_ids_add(&b->ops[first + updates - 1].frees, norm);
+	test_ids_add(&b->ops[first + updates - 1].frees_eager, norm);
+	struct small small = small_of(b, PLENTY);
+	for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+		struct plan_case plan = small_case(&small, policies[p]);
+		plan.requests = TC_REQUESTS_READS;
+		struct outcome outcome = plan_and_check(&plan, p);
+		if (outcome.status != TC_OK)
+			fail_msg("%s: %s", policies[p], outcome.text);
+	}
+	small_free(&small);
+}
+
+/** Gradients that no op frees die at the end of the iteration: the next one starts without any, in
+ * whatever form. */
+static void test_gradients_that_nothing_frees(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {"lru", "10cache:slack=0",
+	                                       "zero-infinity:reduce-bucket-size=1000"};
+	const struct test_model model = {.layers = 3, .params_per_module = 2, .half = true};
+	struct test_builder *b = test_model_builder(&model);
+	for (size_t o = 0; o < b->op_count; o++)
+		if (b->ops[o].phase == TC_OPTIMIZER)
+			b->ops[o].frees.count = b->ops[o].frees_eager.count = 0;
+	struct small small = small_of(b, PLENTY);
+	for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+		struct plan_kept kept = small_kept(&small, policies[p]);
+		int64_t level = 0;
+		for (uint64_t i = 0; i < kept.schedule->command_count; i++) {
+			const struct tc_command *c = &kept.schedule->commands[i];
+			for (uint32_t m = 0; m < c->memory_count; m++)
+				if (c->memory[m].kind == TC_GRAD)
+					level += c->memory[m].bytes;
+			if (c->kind == TC_COMPUTE && c->iteration == 1) {
+				assert_int_equal(level, 0);
+				break;
+			}
+		}
+		plan_kept_free(&kept);
+	}
+	small_free(&small);
+}
+
 /** A buffer that no op touches is on the GPU all the same: it has its place in memory and keeps its
  * content, and the pool is larger by it. */
 static void test_buffer_that_nothing_touches(void **state)
@@ -298,6 +374,8 @@ int main(void)
 	    cmocka_unit_test(test_without_events),
 	    cmocka_unit_test(test_parameter_that_no_module_asks_for),
 	    cmocka_unit_test(test_buffer_that_nothing_touches),
+	    cmocka_unit_test(test_norms_without_events),
+	    cmocka_unit_test(test_gradients_that_nothing_frees),
 	    cmocka_unit_test(test_buckets_without_events),
 	    cmocka_unit_test(test_without_events_and_buckets),
 	    cmocka_unit_test(test_requests_are_reads),

@@ -28,10 +28,17 @@ struct stream_check {
 	char why[200];
 };
 
+/** Without events, what comes before the first op that updates anything takes the norm. */
 static bool is_update_op(const struct tc_trace *trace, uint32_t op)
 {
-	const struct tc_op *o = &trace->ops[op];
-	return !trace->has_events || trace->events[o->event].kind == TC_EVENT_OPTIMIZER;
+	if (trace->has_events)
+		return trace->events[trace->ops[op].event].kind == TC_EVENT_OPTIMIZER;
+	for (uint32_t o = 0; o <= op; o++)
+		for (uint32_t i = 0; i < trace->ops[o].writes.count; i++)
+			if (trace->ops[o].phase == TC_OPTIMIZER &&
+			    trace->tensors[trace->ops[o].writes.items[i]].persistent)
+				return true;
+	return false;
 }
 
 /** Every op exactly once; on the CPU, ops outside optimizer events are part of the others. */
