@@ -171,8 +171,8 @@ static const char *const policies[] = {
     "lru:state=nvme",
     "belady:state=nvme",
     "10cache",
-    "zero-infinity:device=nvme:reduce-bucket-size=4096:buffer-size=8192:sub-group-size=8192:"
-    "prefetch-bucket-size=4096:param-persistence-threshold=8:max-in-cpu=4000:min-nvme-bytes=1",
+    ("zero-infinity:device=nvme:reduce-bucket-size=4096:buffer-size=8192:sub-group-size=8192:"
+     "prefetch-bucket-size=4096:param-persistence-threshold=8:max-in-cpu=4000:min-nvme-bytes=1"),
 };
 enum { POLICY_COUNT = sizeof policies / sizeof *policies };
 
