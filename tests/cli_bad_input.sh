@@ -45,6 +45,8 @@ expect 2 'unknown policy' --trace "$good" --policy ''
 expect 2 "resident" --trace "$good" --policy 10cache:residnt=3
 expect 2 'victim' --trace "$good" --policy 10cache:victim=nearest
 expect 2 'resident' --trace "$good" --policy 10cache:resident=-1
+# What a parameter's help offers is accepted: nothing but the memory is wrong here.
+expect 3 'unmanaged' --trace "$good" --policy 10cache:barrier=auto --gpu-memory 2GiB
 expect 2 'gpu-buffers' --trace "$good" --policy 10cache:gpu-buffers=12
 expect 2 'gpu-buffers' --trace "$good" --policy 10cache:gpu-buffers=7x1
 expect 2 '--iterations' --trace "$good" --iterations 0

@@ -367,6 +367,37 @@ static void test_micro_batches(void **state)
 	small_free(&small);
 }
 
+/** Two micro-batches in an import, without events: gradients wait on the GPU, where the second adds
+ * to them, and come down once, after it. */
+static void test_micro_batches_without_events(void **state)
+{
+	(void)state;
+	static const char *const policies[] = {"lru", "belady", "10cache:slack=0",
+	                                       "zero-infinity:reduce-bucket-size=1000",
+	                                       "zero-infinity:reduce-bucket-size=0"};
+	struct test_builder *b = test_builder_new();
+	uint32_t p = test_add_tensor(b, TC_PARAM, SLOT), g = test_add_tensor(b, TC_GRAD, SLOT);
+	uint32_t x = test_add_tensor(b, TC_ACTIVATION, SLOT);
+	test_tensor(b, g)->of = p;
+	uint32_t m = test_add_module(b, "a", TEST_IDS(p));
+	(void)test_add_bucket(b, TEST_IDS(p));
+	for (uint32_t i = 0; i < 2; i++) {
+		test_add_op(b, TC_FORWARD, m, TEST_IDS(p), TEST_IDS(x));
+		test_add_op(b, TC_BACKWARD, m, i == 0 ? TEST_IDS(p, x) : TEST_IDS(p, x, g),
+		            TEST_IDS(g));
+	}
+	test_add_op(b, TC_OPTIMIZER, TC_NONE, TEST_IDS(p, g), TEST_IDS(p));
+	struct small small = small_of(b, PLENTY);
+	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+		struct plan_case plan = small_case(&small, policies[i]);
+		plan.requests = TC_REQUESTS_READS;
+		struct outcome outcome = plan_and_check(&plan, i);
+		if (outcome.status != TC_OK)
+			fail_msg("%s: %s", policies[i], outcome.text);
+	}
+	small_free(&small);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -380,6 +411,7 @@ int main(void)
 	    cmocka_unit_test(test_without_events_and_buckets),
 	    cmocka_unit_test(test_requests_are_reads),
 	    cmocka_unit_test(test_micro_batches),
+	    cmocka_unit_test(test_micro_batches_without_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

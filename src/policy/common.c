@@ -17,6 +17,15 @@ bool tci_value_barrier(const struct tc_planner *planner)
 	return trace->has_clip || trace->compute_dtype == TC_FLOAT16;
 }
 
+bool tci_more_backward(const struct tc_planner *planner)
+{
+	const struct tc_steps *steps = tc_plan_steps(planner);
+	for (uint32_t s = tc_plan_step(planner); s < steps->step_count; s++)
+		if (steps->steps[s].phase == TC_BACKWARD)
+			return true;
+	return false;
+}
+
 enum tc_status tci_place_at_home(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                                  enum tc_tier home, struct tc_error *error)
 {

@@ -16,7 +16,7 @@
 	 .source = "src/PLANNING.md"}
 #define TCI_PARAMETER_BARRIER(default_value)                                                      \
 	{.name = "barrier", .type = TC_PARAMETER_COUNT, .default_text = default_value,            \
-	 .unit = "", .choices = NULL,                                                             \
+	 .unit = "", .choices = "auto",                                                           \
 	 .help = "1: no update before every gradient has arrived (global norm, overflow check); " \
 	         "auto: where the trace has clipping or computes in fp16",                        \
 	 .source = "src/PLANNING.md"}
@@ -25,6 +25,8 @@
 bool tci_value_is(const struct tc_planner *planner, const char *name, const char *word);
 /** Parameter `barrier`, `auto` resolved by the trace: clipping or an fp16 compute type. */
 bool tci_value_barrier(const struct tc_planner *planner);
+/** Whether backward comes again after this boundary: there are more micro-batches. */
+bool tci_more_backward(const struct tc_planner *planner);
 /** Give a tensor its home and its initial content in `pool`. */
 enum tc_status tci_place_at_home(struct tc_planner *planner, uint32_t tensor, uint32_t pool,
                           enum tc_tier home, struct tc_error *error);

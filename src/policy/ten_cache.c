@@ -21,7 +21,7 @@ static enum tc_status tci_ten_cache_begin(void *self, struct tc_planner *planner
 	cache->rewrite_clean = tc_plan_number(planner, "rewrite-clean") != 0;
 	cache->sync = tci_value_is(planner, "mode", "sync");
 	tc_plan_optimizer_on_cpu(planner, true);
-	tc_plan_use_barrier(planner, tc_plan_number(planner, "barrier") != 0);
+	tc_plan_use_barrier(planner, tci_value_barrier(planner));
 	TC_TRY(tc_plan_manage(planner, 1u << TC_PARAM | 1u << TC_GRAD | 1u << TC_OPTIMIZER_STATE,
 	                      error));
 	TC_TRY(tci_ten_cache_rows(cache, planner, error));
@@ -259,7 +259,8 @@ static enum tc_status tci_ten_cache_end_of_phase(void *self, struct tc_planner *
 	struct tci_ten_cache *cache = self;
 	if (phase != TC_BACKWARD)
 		return TC_OK;
-	TC_TRY(tci_ten_cache_late_gradients(cache, planner, error));
+	if (!tci_more_backward(planner))
+		TC_TRY(tci_ten_cache_late_gradients(cache, planner, error));
 	TC_TRY(tci_ten_cache_flush(cache, planner, error));
 	return tci_repair(cache, planner, error);
 }

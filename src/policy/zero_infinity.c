@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "policies.h"
+#include "common.h"
 #include "zero_infinity.h"
 
 /** DeepSpeed's default of offload_param.buffer_size, elements. */
@@ -116,7 +117,7 @@ static enum tc_status tci_zero_end_of_phase(void *self, struct tc_planner *plann
 	struct tci_zero *zero = self;
 	const struct tc_steps *steps = tc_plan_steps(planner);
 	uint32_t next = tc_plan_step(planner);
-	if (phase == TC_BACKWARD)
+	if (phase == TC_BACKWARD && !tci_more_backward(planner))
 		TC_TRY(tci_zero_flush_leftovers(zero, planner, error));
 	return next < steps->step_count && steps->steps[next].phase == TC_OPTIMIZER
 	           ? tci_zero_begin_step(zero, planner, error)
