@@ -149,6 +149,7 @@ struct tc_planner {
 	enum tc_phase phase;
 	uint64_t stamp;
 	uint64_t delayed, repacks, read_misses;
+	bool host_full; /**< something could not leave the GPU for want of room in host memory */
 };
 
 /** One slot that a command uses. */

@@ -273,8 +273,10 @@ enum tc_status tc_plan_evict(struct tc_planner *planner, uint32_t tensor, enum t
 		return tc_plan_drop(planner, tensor, TC_GPU, error);
 	struct tc_move_options options = TC_MOVE(why);
 	options.keep_source = false;
-	return tc_plan_move(planner, tensor, planner->default_pool[TC_CPU], TC_NO_POOL, options,
-	                    done, NULL, error);
+	TC_TRY(tc_plan_move(planner, tensor, planner->default_pool[TC_CPU], TC_NO_POOL, options,
+	                    done, NULL, error));
+	planner->host_full = planner->host_full || !*done;
+	return TC_OK;
 }
 
 enum tc_status tc_plan_wait(struct tc_planner *planner, const uint64_t *ids, size_t count,

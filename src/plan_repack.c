@@ -50,8 +50,10 @@ static enum tc_status tci_repack_leave(struct tc_planner *planner,
 		if (residents[i].holds_content)
 			TC_TRY(tc_plan_move(planner, t, planner->default_pool[TC_CPU], TC_NO_POOL,
 			                    options, done, NULL, error));
-		if (!*done)
+		if (!*done) {
+			planner->host_full = true;
 			return TC_OK;
+		}
 		TC_TRY(tci_slot_put(planner, t, TC_GPU, error));
 	}
 	return TC_OK;

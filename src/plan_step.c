@@ -56,6 +56,23 @@ void tci_step_pin(struct tc_planner *planner, uint32_t step)
 		planner->tensors[requested->items[i]].pin_stamp = planner->stamp;
 }
 
+static enum tc_status tci_step_host_full(struct tc_planner *planner, uint32_t step, uint32_t tensor,
+                                         uint32_t pool, struct tc_error *error)
+{
+	char where[200], need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES], label[TCI_LABEL_BYTES];
+	const struct tci_pool *host = &planner->pools[planner->default_pool[TC_CPU]];
+	tc_step_describe(planner->steps, step, where, sizeof where);
+	tc_format_bytes_both(planner->table[tensor].bytes, need);
+	tc_format_bytes_both(host->info.bytes, have);
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "%s needs %s for tensor %s in pool \"%s\", but what would have to leave it finds no "
+	    "room in host memory: pool \"%s\" of %s is full; a larger --cpu-memory would help, or "
+	    "so much --gpu-memory that less has to leave",
+	    where, need, tci_label(planner, tensor, label), planner->pools[pool].info.name,
+	    host->info.name, have);
+}
+
 static enum tc_status tci_step_infeasible(struct tc_planner *planner, uint32_t step,
                                           uint32_t tensor, uint32_t pool, struct tc_error *error)
 {
@@ -80,6 +97,7 @@ static enum tc_status tci_step_take(struct tc_planner *planner, uint32_t step, u
 {
 	uint32_t slot;
 	bool done = true;
+	planner->host_full = false;
 	TC_TRY(tci_slot_take_or_make_room(planner, pool, tensor, &slot, error));
 	while (slot == TCI_NO_SLOT && done) {
 		TC_TRY(tci_repack(planner, pool, planner->table[tensor].bytes, &done, error));
@@ -89,8 +107,11 @@ static enum tc_status tci_step_take(struct tc_planner *planner, uint32_t step, u
 			break;
 		done = false;
 	}
-	return slot != TCI_NO_SLOT ? TC_OK
-	                           : tci_step_infeasible(planner, step, tensor, pool, error);
+	if (slot != TCI_NO_SLOT)
+		return TC_OK;
+	return planner->host_full && planner->default_pool[TC_CPU] != TC_NO_POOL
+	           ? tci_step_host_full(planner, step, tensor, pool, error)
+	           : tci_step_infeasible(planner, step, tensor, pool, error);
 }
 
 static enum tc_status tci_step_demand(struct tc_planner *planner, uint32_t step, uint32_t tensor,

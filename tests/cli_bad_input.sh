@@ -119,6 +119,9 @@ expect 3 'unmanaged' --trace "$good" --policy lru --gpu-memory 500M --gpu-framew
 expect 3 'gpu-memory' --trace "$good" --policy lru --gpu-memory 2GiB
 expect 3 'activation' --trace "$good" --policy lru --gpu-memory 10.55GiB
 expect 3 'fp16-gpu' --trace "$good" --policy 10cache:gpu-buffers=77194752x900
+# Host memory is what is short, and so it is said.
+expect 3 '--cpu-memory would help' --trace "$good" --policy lru:activations=1 --gpu-memory 8GiB \
+	--cpu-memory 20GiB
 expect 3 '' --trace "$good" --policy 10cache:resident=1
 expect 3 'embed_tokens' --trace traces/opt6.7b-paper.jsonl.gz \
 	--policy zero-infinity:device=nvme:buffer-size=1e8
