@@ -40,6 +40,10 @@ enum tc_status tci_print_csv_rows(FILE *out, const struct tci_document *document
 enum tc_status tci_print_table(FILE *out, const struct tci_document *document,
                                struct tc_error *error);
 
+/** For each feasible policy its stalls, phases, memory by kind and the modules that waited longest. */
+enum tc_status tci_print_details(FILE *out, const struct tci_document *document,
+                                 struct tc_error *error);
+
 /** The object of one result (new reference, NULL when out of memory). */
 json_t *tci_result_json(const struct tci_document *document, const struct tc_result *result);
 

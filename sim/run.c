@@ -139,6 +139,8 @@ static enum tc_status tci_run_print(const struct tci_run *run, struct tc_error *
 		TC_TRY(tci_print_csv(stdout, &document, error));
 	else
 		TC_TRY(tci_print_table(stdout, &document, error));
+	if (run->options.verbose && !run->options.json && !run->options.csv)
+		TC_TRY(tci_print_details(stdout, &document, error));
 	if (fflush(stdout) != 0 || ferror(stdout) != 0)
 		return tc_error_set(error, TC_IO, "cannot write the report to standard output");
 	return TC_OK;

@@ -1,5 +1,6 @@
 /* Printed reports of real runs: JSON against the schema of the tree, CSV against the JSON, and both
  * the same bytes each time. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -316,6 +317,41 @@ static void test_table(void **state)
 }
 
 /** Each cause of stall has its own advice, and it names the queue. */
+/** Sum of one column of the rows below a header that begins with `head`, up to a blank line. */
+static double column_sum(const char *text, const char *head, int column)
+{
+	double sum = 0;
+	const char *line = strstr(text, head);
+	assert_non_null(line);
+	while ((line = strchr(line, '\n')) != NULL && line[1] != '\n' && line[1] != '\0') {
+		char word[64];
+		int used;
+		const char *at = ++line;
+		for (int i = 0; i <= column; ++i, at += used)
+			if (sscanf(at, "%63s%n", word, &used) != 1)
+				fail_msg("too few columns: %.60s", line);
+		sum += strtod(word, NULL);
+	}
+	return sum;
+}
+
+/** --verbose: causes add up to the stall, phases to the iteration, to the rounding of a microsecond
+ * a row; an infeasible policy has no details. */
+static void test_details(void **state)
+{
+	struct fixture *x = *state;
+	const struct tc_result *lru = &x->results[1];
+	char *text = printed(tci_print_details, &x->document);
+	const char *own = strstr(text, "\nlru\n");
+	assert_non_null(own);
+	assert_true(lru->stall_ps > 0);
+	assert_true(fabs(column_sum(own, "  stall ", 1) - (double)lru->stall_ps / 1e12) < 1e-5);
+	assert_true(fabs(column_sum(own, "  stall ", 2) - 100) < 1);
+	assert_true(fabs(column_sum(own, "  phase ", 1) - (double)lru->iteration_ps / 1e12) < 1e-5);
+	assert_null(strstr(text, "\nlru:barrier=1\n"));
+	free(text);
+}
+
 static void test_advice(void **state)
 {
 	struct fixture *x = *state;
@@ -395,6 +431,7 @@ int main(void)
 	    cmocka_unit_test(test_csv_agrees_with_json),
 	    cmocka_unit_test(test_same_bytes),
 	    cmocka_unit_test(test_table),
+	    cmocka_unit_test(test_details),
 	    cmocka_unit_test(test_advice),
 	    cmocka_unit_test(test_price),
 	};
