@@ -47,12 +47,12 @@ nothing_left() { # nothing_left WHAT [DIRECTORY]
 	[ -z "$left" ] && pass || fail "$1 left files: $left"
 }
 
-# begin ARGUMENT...: start a long run and wait until it moves tensors; sets $pid
+# begin ARGUMENT...: start a long run and wait for its files and a moment more; sets $pid
 begin() {
 	"$replay" "$@" >"$work/long.out" 2>"$work/long.err" &
 	pid=$!
-	for _ in $(seq 200); do
-		[ -n "$(ls -A "$nvme")" ] && break
+	for _ in $(seq 400); do
+		[ -n "$(find "$nvme" -name "*-$pid-*")" ] && break
 		sleep 0.05
 	done
 	sleep 0.5
