@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "tencache/units.h"
 #include "verbs.h"
 
@@ -53,8 +57,17 @@ static int tci_dispatch(const struct tci_program *program, int argc, char **argv
 	return tci_unknown_verb(program, argv[1]);
 }
 
+void tci_keep_memory(void)
+{
+#ifdef __GLIBC__
+	(void)mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the largest value that glibc takes */
+	(void)mallopt(M_TRIM_THRESHOLD, 512 << 20);
+#endif
+}
+
 int tci_program_main(const struct tci_program *program, int argc, char **argv)
 {
+	tci_keep_memory();
 	int code = tci_dispatch(program, argc, argv);
 	bool written = fflush(stdout) == 0 && ferror(stdout) == 0;
 	if (written || code == TCI_EXIT_FAILED || code == TCI_EXIT_USAGE)

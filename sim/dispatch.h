@@ -30,4 +30,8 @@ struct tci_program {
  */
 int tci_program_main(const struct tci_program *program, int argc, char **argv);
 
+/** Ask the C library to keep memory that was freed instead of giving it back: a run over several
+ * policies would fault the same pages in again for each. */
+void tci_keep_memory(void);
+
 #endif

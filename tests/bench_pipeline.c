@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "bench.h"
+#include "dispatch.h"
 #include "tencache/simulate.h"
 
 #define ITERATIONS 3
@@ -63,6 +64,7 @@ static void bench_simulate(void *self)
 
 int main(int argc, char **argv)
 {
+	tci_keep_memory(); /* as the program does */
 	struct tc_error error = {0};
 	struct bench_case c = {.path =
 	                           argc > 1 ? argv[1] : TENCACHE_SOURCE_DIR "/traces/opt13b.json"};
