@@ -25,8 +25,8 @@ struct tc_timeline;
 struct tc_timeline_process;
 
 /**
- * Start a timeline in a temporary file beside `path`, gzipped when `path` ends in .gz. Free with
- * tc_timeline_free().
+ * Start a timeline that takes the name `path` once it is finished, gzipped when that ends in .gz.
+ * Free with tc_timeline_free().
  */
 enum tc_status tc_timeline_create(const char *path, struct tc_timeline **timeline,
                                   struct tc_error *error);
