@@ -25,12 +25,22 @@ static enum tc_status load_machine(struct tci_session *session, struct tc_error 
 	return tc_machine_scale(session->machine, scale_of(session), options->throttle, error);
 }
 
+/** Its sizes are those of parameters of the trace, which is not scaled yet. */
+static enum tc_status choose_policy(struct tci_session *session, struct tc_error *error)
+{
+	const char *policy = session->options.policy;
+	TC_TRY(tc_policy_parse(policy != NULL ? policy : "10cache", &session->policy, error));
+	return tc_policy_scale(session->policy, session->trace, scale_of(session), error);
+}
+
 static enum tc_status load_trace(struct tci_session *session, struct tc_error *error)
 {
 	const struct tci_replay_options *options = &session->options;
 	if (options->trace_path == NULL)
 		return TC_OK;
 	TC_TRY(tc_trace_read(options->trace_path, &session->trace, error));
+	if (options->schedule_path == NULL)
+		TC_TRY(choose_policy(session, error));
 	TC_TRY(tc_trace_scale(session->trace, scale_of(session), !options->throttle, error));
 	return tc_steps_derive(session->trace, options->granularity, options->request_mode,
 	                       options->frees, &session->steps, error);
@@ -40,9 +50,6 @@ static enum tc_status plan(struct tci_session *session, const struct tc_sink *si
                            struct tc_error *error)
 {
 	const struct tci_replay_options *options = &session->options;
-	TC_TRY(tc_policy_parse(options->policy != NULL ? options->policy : "10cache",
-	                       &session->policy, error));
-	tc_policy_scale(session->policy, scale_of(session));
 	session->iterations = options->iterations;
 	const struct tc_plan_options plan_options = {.trace = session->trace,
 	                                             .steps = session->steps,

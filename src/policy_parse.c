@@ -68,6 +68,46 @@ static enum tc_status refuse_choice(const char *what, const char *choices, const
 	                    nearest != NULL ? nearest : "", nearest != NULL ? "\"?" : "");
 }
 
+/** Digits that make a number below 2^64; `*at` moves behind them. */
+static bool read_digits(const char **at, uint64_t *number)
+{
+	const char *start = *at;
+	*number = 0;
+	for (; **at >= '0' && **at <= '9'; ++*at)
+		if (!tc_mul_u64(*number, 10, number) ||
+		    !tc_add_u64(*number, (uint64_t)(**at - '0'), number))
+			return false;
+	return *at > start;
+}
+
+/** BYTESxCOUNT/BYTESxCOUNT: an entry holds an x. */
+static enum tc_status parse_sizes(const char *what, const char *text, struct tc_policy_value *value,
+                                  struct tc_error *error)
+{
+	const char *at = text;
+	size_t most = 1;
+	for (const char *x = text; (x = strchr(x, 'x')) != NULL; ++x)
+		++most;
+	value->sizes = tc_alloc_array(most, sizeof *value->sizes);
+	if (value->sizes == NULL)
+		return tc_error_no_memory(error, what, most * sizeof *value->sizes);
+	for (;;) {
+		struct tc_class_size size;
+		if (!read_digits(&at, &size.bytes) || *at++ != 'x' ||
+		    !read_digits(&at, &size.count) || size.count > UINT32_MAX ||
+		    (*at != '/' && *at != '\0'))
+			return tc_error_set(
+			    error, TC_ARGUMENT,
+			    "%s: \"%.80s\": expected BYTESxCOUNT/BYTESxCOUNT... with the exact "
+			    "size of "
+			    "parameters and a count below 2^32, e.g. 8192x167/33554432x75",
+			    what, text);
+		value->sizes[value->size_count++] = size;
+		if (*at++ == '\0')
+			return TC_OK;
+	}
+}
+
 static enum tc_status parse_value(const struct tc_policy_parameter *parameter, const char *what,
                                   const char *text, struct tc_policy_value *value,
                                   struct tc_error *error)
@@ -98,6 +138,8 @@ static enum tc_status parse_value(const struct tc_policy_parameter *parameter, c
 		value->is_auto = strcmp(text, "auto") == 0;
 		return TC_OK;
 	}
+	case TC_PARAMETER_SIZES:
+		return parse_sizes(what, text, value, error);
 	default:
 		return TC_OK;
 	}
@@ -215,7 +257,8 @@ static enum tc_status parse_work(struct tc_policy_choice *choice, char *paramete
 }
 
 /**
- * One block: the choice, its values, the text that the values point into, the canonical text.
+ * One block: the choice, its values, the text that the values point into, the canonical text. Lists
+ * of sizes are blocks of their own.
  */
 enum tc_status tci_policy_parse_in(const struct tc_policy *const *table, size_t count,
                                    const char *text, struct tc_policy_choice **choice,
@@ -252,7 +295,7 @@ enum tc_status tci_policy_parse_in(const struct tc_policy *const *table, size_t 
 	if (status == TC_OK)
 		*choice = result;
 	else
-		free(result);
+		tc_policy_choice_free(result);
 	return status;
 }
 
@@ -274,6 +317,8 @@ enum tc_status tc_policy_parse(const char *text, struct tc_policy_choice **choic
 
 void tc_policy_choice_free(struct tc_policy_choice *choice)
 {
+	for (size_t i = 0; choice != NULL && i < choice->policy->parameter_count; ++i)
+		free(choice->values[i].sizes);
 	free(choice);
 }
 

@@ -150,16 +150,63 @@ enum tc_status tc_machine_scale(struct tc_machine *machine, uint64_t scale, bool
 
 /* ---------------------------------------------------------------- policy */
 
-void tc_policy_scale(struct tc_policy_choice *choice, uint64_t scale)
+/** The size that parameters of `*bytes` bytes get. Parameters of several data types may be equal in
+ * bytes before and not after. */
+static enum tc_status tci_scale_class(const struct tc_trace *trace, uint64_t scale,
+                                      const char *what, uint64_t *bytes, struct tc_error *error)
 {
-	for (size_t i = 0; i < choice->policy->parameter_count; i++) {
-		const struct tc_policy_parameter *parameter = &choice->policy->parameters[i];
-		struct tc_policy_value *value = &choice->values[i];
-		bool counts =
-		    parameter->type == TC_PARAMETER_COUNT || parameter->type == TC_PARAMETER_BYTES;
-		bool size = parameter->unit != NULL && (strcmp(parameter->unit, "bytes") == 0 ||
-		                                        strcmp(parameter->unit, "elements") == 0);
-		if (counts && size && !value->is_auto && scale > 1)
-			value->number = tci_divide_up(value->number, scale);
+	uint64_t scaled = 0;
+	for (uint32_t t = 0; t < trace->tensor_count; t++) {
+		const struct tc_tensor *tensor = &trace->tensors[t];
+		if (tensor->kind != TC_PARAM || tensor->bytes != *bytes)
+			continue;
+		uint64_t one = tci_scaled_bytes(tensor, scale);
+		if (scaled != 0 && one != scaled)
+			return tc_error_set(error, TC_ARGUMENT,
+			                    "%s names %" PRIu64
+			                    " bytes, and parameters of that size get %" PRIu64
+			                    " and %" PRIu64 " bytes at scale %" PRIu64
+			                    ", since their data types differ; use another scale",
+			                    what, *bytes, scaled, one, scale);
+		scaled = one;
 	}
+	if (scaled == 0)
+		return tc_error_set(error, TC_ARGUMENT,
+		                    "%s names %" PRIu64 " bytes, but no parameter of trace %s has "
+		                    "them; name sizes of the trace as it is, before scaling",
+		                    what, *bytes, trace->name);
+	*bytes = scaled;
+	return TC_OK;
+}
+
+static enum tc_status tci_scale_parameter(const struct tc_policy_parameter *parameter,
+                                          const struct tc_trace *trace, uint64_t scale,
+                                          struct tc_policy_value *value, struct tc_error *error)
+{
+	bool counts =
+	    parameter->type == TC_PARAMETER_COUNT || parameter->type == TC_PARAMETER_BYTES;
+	bool size = parameter->unit != NULL && (strcmp(parameter->unit, "bytes") == 0 ||
+	                                        strcmp(parameter->unit, "elements") == 0);
+	if (counts && size && !value->is_auto)
+		value->number = tci_divide_up(value->number, scale);
+	for (size_t i = 0; i < value->size_count; i++)
+		TC_TRY(
+		    tci_scale_class(trace, scale, parameter->name, &value->sizes[i].bytes, error));
+	return TC_OK;
+}
+
+enum tc_status tc_policy_scale(struct tc_policy_choice *choice, const struct tc_trace *trace,
+                               uint64_t scale, struct tc_error *error)
+{
+	TC_TRY(tci_check_scale(scale, error));
+	if (trace->scale > 1)
+		return tc_error_set(error, TC_ARGUMENT,
+		                    "trace %s was divided by %" PRIu64
+		                    " already, so sizes of its parameters are not what the policy "
+		                    "names",
+		                    trace->file_name, trace->scale);
+	for (size_t i = 0; scale > 1 && i < choice->policy->parameter_count; i++)
+		TC_TRY(tci_scale_parameter(&choice->policy->parameters[i], trace, scale,
+		                           &choice->values[i], error));
+	return TC_OK;
 }

@@ -17,11 +17,14 @@ static const struct tc_policy_parameter parameters[] = {
     {"buffer-size", TC_PARAMETER_COUNT, "1e8", "elements", "auto", "", ""},
     {"pool", TC_PARAMETER_BYTES, "1GiB", "bytes", NULL, "", ""},
     {"share", TC_PARAMETER_FACTOR, "0.67", "", NULL, "", ""},
-    {"buffers", TC_PARAMETER_TEXT, "", "", NULL, "", ""},
+    {"buffers", TC_PARAMETER_SIZES, "auto", "", NULL, "", ""},
     {"optimizer", TC_PARAMETER_WORD, "cpu", "", "auto|gpu|cpu", "", ""},
+    {"remark", TC_PARAMETER_TEXT, "", "", NULL, "", ""},
 };
-static const struct tc_policy with_parameters = {
-    .name = "10cache", .parameters = parameters, .parameter_count = 8};
+static const struct tc_policy with_parameters = {.name = "10cache",
+                                                 .parameters = parameters,
+                                                 .parameter_count =
+                                                     sizeof parameters / sizeof *parameters};
 static const struct tc_policy plain = {.name = "lru"};
 static const struct tc_policy_parameter broken_parameters[] = {
     {"n", TC_PARAMETER_COUNT, "many", "", NULL, "", ""}};
@@ -44,7 +47,7 @@ static void test_defaults(void **state)
 	struct tc_policy_choice *c = parse("10cache");
 	assert_string_equal(c->text, "10cache");
 	assert_ptr_equal(c->policy, &with_parameters);
-	for (size_t i = 0; i < 8; ++i)
+	for (size_t i = 0; i < with_parameters.parameter_count; ++i)
 		assert_true(c->values[i].is_default);
 	assert_int_equal(c->values[0].number, 1);
 	assert_int_equal(c->values[1].number, 30);
@@ -52,8 +55,10 @@ static void test_defaults(void **state)
 	assert_int_equal(c->values[3].number, 100000000);
 	assert_int_equal(c->values[4].number, 1 << 30);
 	assert_int_equal(c->values[5].number, 670000);
-	assert_string_equal(c->values[6].text, "");
+	assert_true(c->values[6].is_auto);
+	assert_int_equal(c->values[6].size_count, 0);
 	assert_int_equal(c->values[7].number, 2);
+	assert_string_equal(c->values[8].text, "");
 	tc_policy_choice_free(c);
 	c = parse("lru");
 	assert_string_equal(c->text, "lru");
@@ -65,11 +70,11 @@ static void test_given(void **state)
 	(void)state;
 	struct tc_policy_choice *c = parse(
 	    "10cache:share=2.5:slack=15:victim=code:buffer-size=auto:pool=1.5G:buffers=8192x4/64x1:"
-	    "resident=348:optimizer=auto");
+	    "resident=348:remark=x2:optimizer=auto");
 	/* In the order of the table, as given. */
 	assert_string_equal(c->text,
 	                    "10cache:victim=code:slack=15:resident=348:buffer-size=auto:pool=1.5G:"
-	                    "share=2.5:buffers=8192x4/64x1:optimizer=auto");
+	                    "share=2.5:buffers=8192x4/64x1:optimizer=auto:remark=x2");
 	assert_int_equal(c->values[0].number, 0);
 	assert_int_equal(c->values[1].number, 15);
 	assert_false(c->values[2].is_auto);
@@ -78,8 +83,15 @@ static void test_given(void **state)
 	assert_int_equal(c->values[4].number, 1500000000);
 	assert_int_equal(c->values[5].number, 2500000);
 	assert_string_equal(c->values[6].text, "8192x4/64x1");
+	assert_false(c->values[6].is_auto);
+	assert_int_equal(c->values[6].size_count, 2);
+	assert_int_equal(c->values[6].sizes[0].bytes, 8192);
+	assert_int_equal(c->values[6].sizes[0].count, 4);
+	assert_int_equal(c->values[6].sizes[1].bytes, 64);
+	assert_int_equal(c->values[6].sizes[1].count, 1);
 	assert_true(c->values[7].is_auto);
-	for (size_t i = 0; i < 8; ++i)
+	assert_string_equal(c->values[8].text, "x2");
+	for (size_t i = 0; i < with_parameters.parameter_count; ++i)
 		assert_false(c->values[i].is_default);
 	tc_policy_choice_free(c);
 }
@@ -110,6 +122,17 @@ static void test_refused(void **state)
 	    {"10cache:victim=|", "none of"},
 	    {"10cache:pool=3Gb", "bits"},
 	    {"10cache:share=nan", "not a number"},
+	    {"10cache:buffers=1000", "10cache: buffers: \"1000\": expected BYTESxCOUNT"},
+	    {"10cache:buffers=1000x", "BYTESxCOUNT"},
+	    {"10cache:buffers=1000x2;3", "BYTESxCOUNT"},
+	    {"10cache:buffers=1000x2/", "BYTESxCOUNT"},
+	    {"10cache:buffers=/1000x2", "BYTESxCOUNT"},
+	    {"10cache:buffers=x2", "BYTESxCOUNT"},
+	    {"10cache:buffers=1000x-2", "BYTESxCOUNT"},
+	    {"10cache:buffers=-1000x2", "BYTESxCOUNT"},
+	    {"10cache:buffers= 1000x2", "BYTESxCOUNT"},
+	    {"10cache:buffers=1000x4294967296", "below 2^32"},
+	    {"10cache:buffers=18446744073709551616x2", "BYTESxCOUNT"},
 	    {"lru:x=1", "lists its 0"},
 	    {"10cache,lru", "unknown policy"},
 	};

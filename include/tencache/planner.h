@@ -141,10 +141,6 @@ void tc_plan_optimizer_on_cpu(struct tc_planner *planner, bool on_cpu);
 /** The first update depends on the last command of every gradient's path. */
 void tc_plan_use_barrier(struct tc_planner *planner, bool barrier);
 
-struct tc_class_size {
-	uint64_t bytes;  /**< exact */
-	uint64_t count;
-};
 /** Best fit with coalescing. `bytes` must fit what is free in the tier. */
 enum tc_status tc_plan_arena(struct tc_planner *planner, enum tc_tier tier, const char *name,
                              bool pinned, uint64_t bytes, uint32_t *pool, struct tc_error *error);

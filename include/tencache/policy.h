@@ -27,7 +27,13 @@ enum tc_parameter_type {
 	TC_PARAMETER_BYTES,  /**< size with unit */
 	TC_PARAMETER_FACTOR, /**< decimal factor, stored as parts per million */
 	TC_PARAMETER_WORD,   /**< one of `choices` */
-	TC_PARAMETER_TEXT    /**< parsed by the policy */
+	TC_PARAMETER_TEXT,   /**< parsed by the policy */
+	TC_PARAMETER_SIZES   /**< BYTESxCOUNT/BYTESxCOUNT...: counts by exact bytes of a parameter */
+};
+
+struct tc_class_size {
+	uint64_t bytes; /**< exact */
+	uint64_t count;
 };
 
 struct tc_policy_parameter {
@@ -48,6 +54,10 @@ struct tc_policy_value {
 	bool is_default;
 	uint64_t number;  /**< count, bytes or parts per million; index of the word among choices */
 	const char *text; /**< as given */
+	/** TC_PARAMETER_SIZES: as given, counts below 2^32; one that is named again adds to its count.
+	 * Owned by the choice. */
+	struct tc_class_size *sizes;
+	size_t size_count;
 };
 
 struct tc_policy {

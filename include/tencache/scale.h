@@ -36,9 +36,15 @@ enum tc_status tc_machine_scale(struct tc_machine *machine, uint64_t scale, bool
 
 /**
  * Divide the policy's parameters that count bytes or elements (defaults too, `auto` and text stay),
- * at least 1. The policy's text keeps the values as given.
+ * at least 1. Exact sizes of parameters become what tc_trace_scale() makes of these parameters, so
+ * that they name the same ones. The policy's text keeps the values as given.
+ *
+ * @param trace as it was read: scale it afterwards
+ * @return TC_ARGUMENT where the trace has no parameter of a size, or parameters of one size get
+ * several; the choice is of no use then
  */
-void tc_policy_scale(struct tc_policy_choice *choice, uint64_t scale);
+enum tc_status tc_policy_scale(struct tc_policy_choice *choice, const struct tc_trace *trace,
+                               uint64_t scale, struct tc_error *error);
 
 #ifdef __cplusplus
 }

@@ -223,52 +223,37 @@ static void tci_ratio_fix_fp32(struct tci_ten_cache *cache)
 
 /* ---------------------------------------------------------------- counts given by hand */
 
-static enum tc_status tci_bad_counts(const char *name, const char *text, const char *what,
-                                     struct tc_error *error)
-{
-	return tc_error_set(error, TC_ARGUMENT,
-	                    "10cache:%s=%s: %s; expected BYTESxCOUNT/BYTESxCOUNT... with the exact "
-	                    "size of a parameter class, e.g. 8192x167/33554432x75",
-	                    name, text, what);
-}
-
-/** Counts from a parameter: SIZExCOUNT/SIZExCOUNT; classes not named get none. */
+/** Counts from a parameter; classes not named get none. Sizes that scaling made equal add up. */
 static enum tc_status tci_given_counts(struct tci_ten_cache *cache, const char *name,
-                                       const char *text, tci_count_field field,
+                                       const struct tc_policy_value *given, tci_count_field field,
                                        struct tc_error *error)
 {
-	const char *at = text;
 	for (size_t i = 0; i < cache->class_count; i++)
 		*field(&cache->classes[i]) = 0;
-	while (*at != '\0') {
-		char *end;
-		unsigned long long bytes = strtoull(at, &end, 10);
-		if (end == at || *end != 'x')
-			return tci_bad_counts(name, text, "no size and x found", error);
-		at = end + 1;
-		unsigned long long count = strtoull(at, &end, 10);
-		if (end == at || (*end != '/' && *end != '\0') || count > UINT32_MAX)
-			return tci_bad_counts(name, text, "no count after x", error);
-		uint32_t index = tci_class_find(cache, bytes);
+	for (size_t i = 0; i < given->size_count; i++) {
+		uint32_t index = tci_class_find(cache, given->sizes[i].bytes);
 		if (index == TC_NONE)
-			return tci_bad_counts(name, text, "no parameter has one of these sizes",
-			                      error);
-		*field(&cache->classes[index]) = count;
-		at = *end == '/' ? end + 1 : end;
+			return tc_error_set(error, TC_ARGUMENT,
+			                    "10cache:%s=%s: no parameter has %llu bytes; "
+			                    "\"tencache-sim inspect\" lists the sizes of a trace",
+			                    name, given->text,
+			                    (unsigned long long)given->sizes[i].bytes);
+		*field(&cache->classes[index]) += given->sizes[i].count;
 	}
 	return TC_OK;
 }
 
-static const char *tci_given(const struct tc_planner *planner, const char *name)
+/** A parameter's counts; NULL: the rule makes them. */
+static const struct tc_policy_value *tci_given(const struct tc_planner *planner, const char *name)
 {
 	const struct tc_policy_value *value = tc_plan_value(planner, name);
-	return value == NULL || value->is_auto ? NULL : value->text;
+	return value == NULL || value->is_auto ? NULL : value;
 }
 
 enum tc_status tci_ten_cache_count_gpu(struct tci_ten_cache *cache, struct tc_planner *planner,
                                        uint64_t budget, struct tc_error *error)
 {
-	const char *given = tci_given(planner, "gpu-buffers");
+	const struct tc_policy_value *given = tci_given(planner, "gpu-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "gpu-buffers", given, tci_field_gpu, error);
 	if (!tc_plan_value(planner, "resident")->is_auto)
@@ -283,7 +268,7 @@ enum tc_status tci_ten_cache_count_gpu(struct tci_ten_cache *cache, struct tc_pl
 enum tc_status tci_ten_cache_count_fp32(struct tci_ten_cache *cache, struct tc_planner *planner,
                                         uint64_t budget, struct tc_error *error)
 {
-	const char *given = tci_given(planner, "fp32-buffers");
+	const struct tc_policy_value *given = tci_given(planner, "fp32-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "fp32-buffers", given, tci_field_fp32, error);
 	bool scarce = false;
@@ -296,7 +281,7 @@ enum tc_status tci_ten_cache_count_fp32(struct tci_ten_cache *cache, struct tc_p
 enum tc_status tci_ten_cache_count_cpu(struct tci_ten_cache *cache, struct tc_planner *planner,
                                        uint64_t budget, struct tc_error *error)
 {
-	const char *given = tci_given(planner, "cpu-buffers");
+	const struct tc_policy_value *given = tci_given(planner, "cpu-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "cpu-buffers", given, tci_field_cpu, error);
 	bool scarce = false;
