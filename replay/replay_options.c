@@ -1,23 +1,18 @@
 /** @file replay_options.c
- * One table of options; machine overrides are the simulator's.
+ * One table of options; what it shares with the simulator's is in common_options.c.
  */
 #include "replay_options.h"
 
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "option_words.h"
 #include "tencache/scale.h"
 #include "tencache/units.h"
 
-enum option_id {
-	OPTION_TRACE = 1,
-	OPTION_SCHEDULE,
+enum {
+	OPTION_SCHEDULE = TCI_OPTION_OWN,
 	OPTION_WRITE_SCHEDULE,
 	OPTION_POLICY,
-	OPTION_MACHINE,
 	OPTION_DEVICE,
 	OPTION_NVME_DIR,
 	OPTION_STORAGE,
@@ -25,33 +20,24 @@ enum option_id {
 	OPTION_BLOCK,
 	OPTION_BUFFERED,
 	OPTION_SCALE,
-	OPTION_ITERATIONS,
 	OPTION_VERIFY,
 	OPTION_COMPUTE,
 	OPTION_THROTTLE,
 	OPTION_DILATE,
 	OPTION_CPU_THREADS,
-	OPTION_CHECK,
-	OPTION_TIMELINE,
-	OPTION_GRANULARITY,
-	OPTION_REQUESTS,
-	OPTION_FREES,
-	OPTION_ALIGN,
-	OPTION_JSON,
-	OPTION_QUIET,
-	OPTION_HELP,
-	OPTION_OVERRIDE /* this and all above: machine overrides */
+	OPTION_CHECK
 };
 
 static const struct tci_option table[] = {
-    {"trace", "FILE", "trace to plan and replay", OPTION_TRACE},
+    {"trace", "FILE", "trace to plan and replay", TCI_OPTION_TRACE},
     {"schedule", "FILE", "replay a schedule file instead; with --trace its ops are known too",
      OPTION_SCHEDULE},
     {"write-schedule", "FILE", "write down what is planned, with its scale, before it runs",
      OPTION_WRITE_SCHEDULE},
     {"policy", "NAME[:KEY=VALUE...]", "the policy (default: 10cache)", OPTION_POLICY},
     {"machine", "NAME|FILE",
-     "plan for and predict with this machine (default: " TCI_DEFAULT_MACHINE ")", OPTION_MACHINE},
+     "plan for and predict with this machine (default: " TCI_DEFAULT_MACHINE ")",
+     TCI_OPTION_MACHINE},
     {"device", "host", "what plays the GPU (default: host)", OPTION_DEVICE},
     {"nvme-dir", "DIR", "directory on the drive; several are striped", OPTION_NVME_DIR},
     {"storage", "auto|io_uring|sync", "how files are read and written (default: auto)",
@@ -60,7 +46,8 @@ static const struct tci_option table[] = {
     {"block", "BYTES", "of one I/O (default: 1MiB)", OPTION_BLOCK},
     {"buffered", NULL, "go through the page cache instead of O_DIRECT", OPTION_BUFFERED},
     {"scale", "N", "divide bytes, capacities and FLOPs before planning (default: 1)", OPTION_SCALE},
-    {"iterations", "N", "iterations measured after the cold one (default: 3)", OPTION_ITERATIONS},
+    {"iterations", "N", "iterations measured after the cold one (default: 3)",
+     TCI_OPTION_ITERATIONS},
     {"verify", "full|sample|off", "look at content: all, 128 bytes of 4 KiB (default), nothing",
      OPTION_VERIFY},
     {"compute", "model|none", "hold the compute lane for the modelled time (default), or not",
@@ -71,15 +58,15 @@ static const struct tci_option table[] = {
     {"cpu-threads", "N", "threads of the CPU optimizer (default: all cores)", OPTION_CPU_THREADS},
     {"check", "PERCENT", "exit with 4 where measured and predicted differ by more", OPTION_CHECK},
     {"timeline", "FILE", "predicted and measured as Chrome trace JSON (opens in Perfetto)",
-     OPTION_TIMELINE},
-    {"granularity", "module|layer|op", "what a step is (default: module)", OPTION_GRANULARITY},
-    {"requests", "hook|reads", "what a step asks for (default: hook)", OPTION_REQUESTS},
-    {"frees", "last-use|eager", "when transient tensors die (default: last-use)", OPTION_FREES},
+     TCI_OPTION_TIMELINE},
+    {"granularity", "module|layer|op", "what a step is (default: module)", TCI_OPTION_GRANULARITY},
+    {"requests", "hook|reads", "what a step asks for (default: hook)", TCI_OPTION_REQUESTS},
+    {"frees", "last-use|eager", "when transient tensors die (default: last-use)", TCI_OPTION_FREES},
     {"align", "BYTES", "alignment of GPU and CPU slots (default: 4096, as drives want it)",
-     OPTION_ALIGN},
-    {"json", NULL, "print one JSON document", OPTION_JSON},
-    {"quiet", NULL, "no messages on stderr but errors", OPTION_QUIET},
-    {"help", NULL, "this text", OPTION_HELP},
+     TCI_OPTION_ALIGN},
+    {"json", NULL, "print one JSON document", TCI_OPTION_JSON},
+    {"quiet", NULL, "no messages on stderr but errors", TCI_OPTION_QUIET},
+    {"help", NULL, "this text", TCI_OPTION_HELP},
 };
 enum { OPTION_COUNT = sizeof table / sizeof *table };
 
@@ -104,25 +91,6 @@ void tci_replay_run_help(void)
 }
 
 /* ---------------------------------------------------------------- values */
-
-static enum tc_status set_count(const char *option, const char *value, uint64_t most,
-                                uint64_t *number, struct tc_error *error)
-{
-	TC_TRY(tc_parse_count(value, option, number, error));
-	if (*number > 0 && *number <= most)
-		return TC_OK;
-	return tc_error_set(error, TC_ARGUMENT, "%s %s: expected 1 to %llu", option, value,
-	                    (unsigned long long)most);
-}
-
-static enum tc_status set_small(const char *option, const char *value, uint32_t most,
-                                uint32_t *number, struct tc_error *error)
-{
-	uint64_t wide;
-	TC_TRY(set_count(option, value, most, &wide, error));
-	*number = (uint32_t)wide;
-	return TC_OK;
-}
 
 /** `10%` or `10` to parts per million. */
 static enum tc_status set_check(struct tci_replay_options *options, const char *value,
@@ -159,32 +127,15 @@ static enum tc_status set_word(struct tci_replay_options *options, int option, c
 {
 	static const char *const verify[] = {"off", "sample", "full"};
 	static const char *const compute[] = {"model", "none"};
-	static const char *const granularities[] = {"module", "layer", "op"};
-	static const char *const requests[] = {"hook", "reads"};
-	static const char *const frees[] = {"last-use", "eager"};
 	int chosen = 0;
-	switch (option) {
-	case OPTION_VERIFY:
+	if (option == OPTION_VERIFY) {
 		TC_TRY(tci_choose("verify", value, verify, 3, &chosen, error));
 		options->verify = (enum tc_verify)chosen;
-		return TC_OK;
-	case OPTION_COMPUTE:
+	} else {
 		TC_TRY(tci_choose("compute", value, compute, 2, &chosen, error));
 		options->compute = (enum tc_compute_mode)chosen;
-		return TC_OK;
-	case OPTION_GRANULARITY:
-		TC_TRY(tci_choose("granularity", value, granularities, 3, &chosen, error));
-		options->granularity = (enum tc_granularity)chosen;
-		return TC_OK;
-	case OPTION_REQUESTS:
-		TC_TRY(tci_choose("requests", value, requests, 2, &chosen, error));
-		options->request_mode = (enum tc_request_mode)chosen;
-		return TC_OK;
-	default:
-		TC_TRY(tci_choose("frees", value, frees, 2, &chosen, error));
-		options->frees = (enum tc_frees)chosen;
-		return TC_OK;
 	}
+	return TC_OK;
 }
 
 static enum tc_status set_number(struct tci_replay_options *options, int option, const char *value,
@@ -192,19 +143,15 @@ static enum tc_status set_number(struct tci_replay_options *options, int option,
 {
 	switch (option) {
 	case OPTION_SCALE:
-		return set_count("--scale", value, TC_MAX_SCALE, &options->scale, error);
+		return tci_set_count("--scale", value, TC_MAX_SCALE, &options->scale, error);
 	case OPTION_DILATE:
-		return set_count("--dilate", value, 1000000, &options->dilate, error);
+		return tci_set_count("--dilate", value, 1000000, &options->dilate, error);
 	case OPTION_DEPTH:
-		return set_count("--depth", value, 4096, &options->depth, error);
+		return tci_set_count("--depth", value, 4096, &options->depth, error);
 	case OPTION_BLOCK:
 		return tc_parse_bytes(value, "--block", &options->block_bytes, error);
-	case OPTION_ALIGN:
-		return tc_parse_bytes(value, "--align", &options->alignment, error);
-	case OPTION_ITERATIONS:
-		return set_small("--iterations", value, 1000000, &options->iterations, error);
 	case OPTION_CPU_THREADS:
-		return set_small("--cpu-threads", value, 256, &options->threads, error);
+		return tci_set_small("--cpu-threads", value, 256, &options->threads, error);
 	case OPTION_CHECK:
 		return set_check(options, value, error);
 	default:
@@ -212,13 +159,10 @@ static enum tc_status set_number(struct tci_replay_options *options, int option,
 	}
 }
 
-static enum tc_status set_option(struct tci_replay_options *options, int option, const char *value,
-                                 struct tc_error *error)
+static enum tc_status set_option(void *self, int option, char *value, struct tc_error *error)
 {
+	struct tci_replay_options *options = self;
 	switch (option) {
-	case OPTION_TRACE:
-		options->trace_path = value;
-		return TC_OK;
 	case OPTION_SCHEDULE:
 		options->schedule_path = value;
 		return TC_OK;
@@ -228,18 +172,11 @@ static enum tc_status set_option(struct tci_replay_options *options, int option,
 	case OPTION_POLICY:
 		options->policy = value;
 		return TC_OK;
-	case OPTION_MACHINE:
-		options->machine_name = value;
-		options->machine_given = true;
-		return TC_OK;
 	case OPTION_DEVICE:
 		options->device = value;
 		return TC_OK;
 	case OPTION_STORAGE:
 		options->storage = value;
-		return TC_OK;
-	case OPTION_TIMELINE:
-		options->timeline_path = value;
 		return TC_OK;
 	case OPTION_NVME_DIR:
 		return add_directory(options, value, error);
@@ -249,15 +186,6 @@ static enum tc_status set_option(struct tci_replay_options *options, int option,
 	case OPTION_THROTTLE:
 		options->throttle = true;
 		return TC_OK;
-	case OPTION_JSON:
-		options->json = true;
-		return TC_OK;
-	case OPTION_QUIET:
-		options->quiet = true;
-		return TC_OK;
-	case OPTION_HELP:
-		options->help = true;
-		return TC_OK;
 	default:
 		return set_number(options, option, value, error);
 	}
@@ -265,69 +193,11 @@ static enum tc_status set_option(struct tci_replay_options *options, int option,
 
 /* ---------------------------------------------------------------- parsing */
 
-static struct option *long_options(void)
-{
-	size_t count;
-	const struct tc_machine_override_name *overrides = tc_machine_override_names(&count);
-	struct option *list = tc_alloc_array(OPTION_COUNT + count + 1, sizeof *list);
-	if (list == NULL)
-		return NULL;
-	for (int i = 0; i < OPTION_COUNT; i++)
-		list[i] = (struct option){
-		    table[i].name, table[i].argument == NULL ? no_argument : required_argument,
-		    NULL, table[i].value};
-	for (size_t i = 0; i < count; i++)
-		list[(size_t)OPTION_COUNT + i] = (struct option){
-		    overrides[i].name, required_argument, NULL, (int)OPTION_OVERRIDE + (int)i};
-	return list;
-}
-
-static enum tc_status add_override(struct tci_replay_options *options, size_t index,
-                                   const char *value, struct tc_error *error)
-{
-	size_t count;
-	const struct tc_machine_override_name *names = tc_machine_override_names(&count);
-	if (!tc_grow_array(&options->overrides, &options->override_capacity,
-	                   options->override_count + 1, sizeof *options->overrides))
-		return tc_error_no_memory(error, "overrides", options->override_count);
-	options->overrides[options->override_count++] =
-	    (struct tc_machine_setting){names[index].name, value};
-	return TC_OK;
-}
-
-static enum tc_status parse(int argc, char **argv, const struct option *list,
-                            struct tci_replay_options *options, struct tc_error *error)
-{
-	opterr = 0;
-	optind = 1;
-	for (;;) {
-		int current = optind;
-		int option = getopt_long(argc, argv, ":h", list, NULL);
-		if (option == -1)
-			break;
-		if (option == '?' || option == ':')
-			return tci_bad_option(tci_option_at(argv, current), list, option == ':',
-			                      error);
-		if (option == 'h')
-			option = OPTION_HELP;
-		if (option >= (int)OPTION_OVERRIDE)
-			TC_TRY(add_override(options, (size_t)(option - (int)OPTION_OVERRIDE),
-			                    optarg, error));
-		else
-			TC_TRY(set_option(options, option, optarg, error));
-	}
-	if (optind < argc)
-		return tc_error_set(error, TC_ARGUMENT,
-		                    "unexpected argument \"%s\"; see tencache-replay run --help",
-		                    argv[optind]);
-	return TC_OK;
-}
-
 static enum tc_status check(const struct tci_replay_options *options, struct tc_error *error)
 {
-	if (options->help)
+	if (options->common.help)
 		return TC_OK;
-	if (options->trace_path == NULL && options->schedule_path == NULL)
+	if (options->common.trace_path == NULL && options->schedule_path == NULL)
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "nothing to replay; try \"tencache-replay --trace "
 		                    "traces/opt13b.json --nvme-dir ./nvme --scale 256\"");
@@ -352,23 +222,18 @@ static enum tc_status check(const struct tci_replay_options *options, struct tc_
 enum tc_status tci_replay_options_parse(int argc, char **argv, struct tci_replay_options *options,
                                         struct tc_error *error)
 {
-	*options = (struct tci_replay_options){.machine_name = TCI_DEFAULT_MACHINE,
-	                                       .device = "host",
-	                                       .storage = "auto",
-	                                       .verify = TC_VERIFY_SAMPLE,
-	                                       .iterations = 3,
-	                                       .alignment = 4096,
-	                                       .dilate = 1};
-	struct option *list = long_options();
-	if (list == NULL)
-		return tc_error_no_memory(error, "options", OPTION_COUNT);
-	enum tc_status status = parse(argc, argv, list, options, error);
-	free(list);
-	return status == TC_OK ? check(options, error) : status;
+	const struct tci_verb_options verb = {table, OPTION_COUNT, set_option, options};
+	*options = (struct tci_replay_options){
+	    .common = {.machine_name = TCI_DEFAULT_MACHINE, .iterations = 3, .alignment = 4096},
+	    .device = "host",
+	    .storage = "auto",
+	    .verify = TC_VERIFY_SAMPLE,
+	    .dilate = 1};
+	TC_TRY(tci_common_options_parse(argc, argv, &verb, &options->common, error));
+	return check(options, error);
 }
 
 void tci_replay_options_clear(struct tci_replay_options *options)
 {
-	free(options->overrides);
-	options->overrides = NULL;
+	tci_common_options_clear(&options->common);
 }

@@ -5,27 +5,21 @@
 #ifndef TENCACHE_REPLAY_OPTIONS_H
 #define TENCACHE_REPLAY_OPTIONS_H
 
-#include "run_options.h"
+#include "common_options.h"
 #include "tencache/replay.h"
 
 #define TCI_MOST_DIRECTORIES 64u
 
 struct tci_replay_options {
-	const char *trace_path, *schedule_path, *write_path, *machine_name, *policy;
-	const char *timeline_path, *storage, *device;
-	bool machine_given;
-	struct tc_machine_setting *overrides; /**< owned; the strings are argv's */
-	size_t override_count, override_capacity;
+	struct tci_common_options common;
+	const char *schedule_path, *write_path, *policy, *storage, *device;
 	const char *directories[TCI_MOST_DIRECTORIES];
 	size_t directory_count;
-	enum tc_granularity granularity;
-	enum tc_request_mode request_mode;
-	enum tc_frees frees;
-	uint64_t alignment, scale, dilate, check_ppm, depth, block_bytes;
-	uint32_t iterations, threads;
+	uint64_t scale, dilate, check_ppm, depth, block_bytes;
+	uint32_t threads;
 	enum tc_verify verify;
 	enum tc_compute_mode compute;
-	bool throttle, check, json, quiet, help, buffered;
+	bool throttle, check, buffered;
 };
 
 /** As tci_run_options_parse(); free with tci_replay_options_clear() in any case. */

@@ -95,7 +95,7 @@ static enum tc_status predict(struct tci_session *session, struct tc_error *erro
 static void progress(const struct tci_session *session, uint32_t iteration)
 {
 	uint32_t count = session->iterations + 2;
-	if (session->options.quiet || isatty(STDERR_FILENO) == 0)
+	if (session->options.common.quiet || isatty(STDERR_FILENO) == 0)
 		return;
 	if (iteration < count)
 		fprintf(stderr, "\r\033[K[iteration %u of %u]", iteration + 1, count);
@@ -158,7 +158,7 @@ static enum tc_status measure(struct tci_session *session, struct watcher *watch
 
 static enum tc_status print(struct tci_session *session, struct tc_error *error)
 {
-	if (session->options.json)
+	if (session->options.common.json)
 		TC_TRY(tci_session_print_json(stdout, session, error));
 	else
 		TC_TRY(tci_session_print(stdout, session, error));
@@ -171,7 +171,7 @@ static void warn(const struct tci_session *session)
 {
 	const struct tc_replay_facts *facts = &session->facts;
 	char text[TC_UNIT_TEXT_BYTES];
-	if (session->options.quiet)
+	if (session->options.common.quiet)
 		return;
 	/* A percent of the run: below it, waiting lanes make up for it. */
 	if (session->options.throttle && facts->overrun_ps > facts->run_ps / 100)
@@ -237,7 +237,7 @@ int tci_replay_run(int argc, char **argv)
 	struct tc_error error = {0};
 	int code = TCI_EXIT_OK;
 	enum tc_status status = tci_replay_options_parse(argc, argv, &session.options, &error);
-	if (status == TC_OK && session.options.help) {
+	if (status == TC_OK && session.options.common.help) {
 		tci_replay_run_help();
 	} else if (status == TC_OK) {
 		status = watch_begin(&watcher, &error);

@@ -19,9 +19,9 @@ static uint64_t scale_of(const struct tci_session *session)
 static enum tc_status load_machine(struct tci_session *session, struct tc_error *error)
 {
 	const struct tci_replay_options *options = &session->options;
-	TC_TRY(tc_machine_load(options->machine_name, NULL, &session->machine, error));
-	TC_TRY(tc_machine_override_all(session->machine, options->overrides,
-	                               options->override_count, error));
+	TC_TRY(tc_machine_load(options->common.machine_name, NULL, &session->machine, error));
+	TC_TRY(tc_machine_override_all(session->machine, options->common.overrides,
+	                               options->common.override_count, error));
 	return tc_machine_scale(session->machine, scale_of(session), options->throttle, error);
 }
 
@@ -36,27 +36,28 @@ static enum tc_status choose_policy(struct tci_session *session, struct tc_error
 static enum tc_status load_trace(struct tci_session *session, struct tc_error *error)
 {
 	const struct tci_replay_options *options = &session->options;
-	if (options->trace_path == NULL)
+	if (options->common.trace_path == NULL)
 		return TC_OK;
-	TC_TRY(tc_trace_read(options->trace_path, &session->trace, error));
+	TC_TRY(tc_trace_read(options->common.trace_path, &session->trace, error));
 	if (options->schedule_path == NULL)
 		TC_TRY(choose_policy(session, error));
 	TC_TRY(tc_trace_scale(session->trace, scale_of(session), !options->throttle, error));
-	return tc_steps_derive(session->trace, options->granularity, options->request_mode,
-	                       options->frees, &session->steps, error);
+	return tc_steps_derive(session->trace, options->common.granularity,
+	                       options->common.request_mode, options->common.frees, &session->steps,
+	                       error);
 }
 
 static enum tc_status plan(struct tci_session *session, const struct tc_sink *sink,
                            struct tc_error *error)
 {
 	const struct tci_replay_options *options = &session->options;
-	session->iterations = options->iterations;
+	session->iterations = options->common.iterations;
 	const struct tc_plan_options plan_options = {.trace = session->trace,
 	                                             .steps = session->steps,
 	                                             .machine = session->machine,
 	                                             .policy = session->policy,
-	                                             .iterations = options->iterations + 2,
-	                                             .alignment = options->alignment,
+	                                             .iterations = options->common.iterations + 2,
+	                                             .alignment = options->common.alignment,
 	                                             .sink = sink};
 	return tc_plan(&plan_options, &session->notes, error);
 }
@@ -132,9 +133,9 @@ enum tc_status tci_session_load(struct tci_session *session, struct tc_error *er
 		TC_TRY(tc_schedule_create(&session->schedule, error));
 		TC_TRY(plan_and_audit(session, error));
 	}
-	if (session->options.timeline_path != NULL)
-		TC_TRY(
-		    tc_timeline_create(session->options.timeline_path, &session->timeline, error));
+	if (session->options.common.timeline_path != NULL)
+		TC_TRY(tc_timeline_create(session->options.common.timeline_path, &session->timeline,
+		                          error));
 	return TC_OK;
 }
 

@@ -26,6 +26,25 @@ enum tc_status tci_choose(const char *option, const char *value, const char *con
 	                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
 }
 
+enum tc_status tci_set_count(const char *option, const char *value, uint64_t most, uint64_t *number,
+                             struct tc_error *error)
+{
+	TC_TRY(tc_parse_count(value, option, number, error));
+	if (*number > 0 && *number <= most)
+		return TC_OK;
+	return tc_error_set(error, TC_ARGUMENT, "%s %s: expected 1 to %llu", option, value,
+	                    (unsigned long long)most);
+}
+
+enum tc_status tci_set_small(const char *option, const char *value, uint32_t most, uint32_t *number,
+                             struct tc_error *error)
+{
+	uint64_t wide;
+	TC_TRY(tci_set_count(option, value, most, &wide, error));
+	*number = (uint32_t)wide;
+	return TC_OK;
+}
+
 const char *tci_option_at(char *const *argv, int at)
 {
 	while (argv[at][0] != '-' || argv[at][1] == '\0')

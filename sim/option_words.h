@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "tencache/error.h"
 
@@ -32,6 +33,11 @@ bool tci_list_options(int argc, char **argv, const char *help, bool *as_json, in
 /** Find `value` among `words`; else TC_ARGUMENT with the list and the nearest one. */
 enum tc_status tci_choose(const char *option, const char *value, const char *const *words,
                           size_t count, int *chosen, struct tc_error *error);
+/** A whole number from 1 to `most`. @param option with its dashes, for messages */
+enum tc_status tci_set_count(const char *option, const char *value, uint64_t most, uint64_t *number,
+                             struct tc_error *error);
+enum tc_status tci_set_small(const char *option, const char *value, uint32_t most, uint32_t *number,
+                             struct tc_error *error);
 /** The option at which getopt_long() stopped that started to look at argv[at]: what is no option is
  * passed over, as it does. */
 const char *tci_option_at(char *const *argv, int at);

@@ -39,19 +39,20 @@ static void tci_echo_override(const struct tc_machine_setting *override)
 static enum tc_status tci_run_load(struct tci_run *run, struct tc_error *error)
 {
 	const struct tci_run_options *options = &run->options;
-	TC_TRY(tc_machine_load(options->machine_name, NULL, &run->machine, error));
-	TC_TRY(tc_machine_override_all(run->machine, options->overrides, options->override_count,
-	                               error));
-	for (size_t i = 0; i < options->override_count && !options->quiet; i++)
-		tci_echo_override(&options->overrides[i]);
-	TC_TRY(tc_trace_read(options->trace_path, &run->trace, error));
-	return tc_steps_derive(run->trace, options->granularity, options->request_mode,
-	                       options->frees, &run->steps, error);
+	TC_TRY(tc_machine_load(options->common.machine_name, NULL, &run->machine, error));
+	TC_TRY(tc_machine_override_all(run->machine, options->common.overrides,
+	                               options->common.override_count, error));
+	for (size_t i = 0; i < options->common.override_count && !options->common.quiet; i++)
+		tci_echo_override(&options->common.overrides[i]);
+	TC_TRY(tc_trace_read(options->common.trace_path, &run->trace, error));
+	return tc_steps_derive(run->trace, options->common.granularity,
+	                       options->common.request_mode, options->common.frees, &run->steps,
+	                       error);
 }
 
 static void tci_run_warn(const struct tci_run *run)
 {
-	if (run->options.quiet)
+	if (run->options.common.quiet)
 		return;
 	for (uint32_t i = 0; i < run->trace->warning_count; i++)
 		fprintf(stderr, "tencache-sim: warning: %s\n", run->trace->warnings[i]);
@@ -63,17 +64,17 @@ static void tci_run_warn(const struct tci_run *run)
 		    stderr,
 		    "tencache-sim: machine %s holds values of low confidence; see 'tencache-sim "
 		    "machines %s'\n",
-		    run->machine->name, run->options.machine_name);
+		    run->machine->name, run->options.common.machine_name);
 }
 
 /** A line on a terminal that the next one overwrites. */
 static void tci_progress(const struct tci_run *run, size_t index)
 {
-	if (run->options.quiet || isatty(STDERR_FILENO) == 0)
+	if (run->options.common.quiet || isatty(STDERR_FILENO) == 0)
 		return;
-	if (index < run->options.policy_count)
-		fprintf(stderr, "\r\033[K[%zu/%zu] %s", index + 1, run->options.policy_count,
-		        run->options.policies[index]->text);
+	if (index < run->options.policies.count)
+		fprintf(stderr, "\r\033[K[%zu/%zu] %s", index + 1, run->options.policies.count,
+		        run->options.policies.choices[index]->text);
 	else
 		fprintf(stderr, "\r\033[K");
 	(void)fflush(stderr);
@@ -101,18 +102,18 @@ static enum tc_status tci_run_policy(struct tci_run *run, const struct tc_simula
 static enum tc_status tci_run_policies(struct tci_run *run, struct tc_error *error)
 {
 	const struct tci_run_options *options = &run->options;
-	run->results = tc_alloc_array(options->policy_count, sizeof *run->results);
+	run->results = tc_alloc_array(options->policies.count, sizeof *run->results);
 	if (run->results == NULL)
-		return tc_error_no_memory(error, "results", options->policy_count);
-	if (options->timeline_path != NULL)
-		TC_TRY(tc_timeline_create(options->timeline_path, &run->timeline, error));
-	for (size_t i = 0; i < options->policy_count; i++) {
+		return tc_error_no_memory(error, "results", options->policies.count);
+	if (options->common.timeline_path != NULL)
+		TC_TRY(tc_timeline_create(options->common.timeline_path, &run->timeline, error));
+	for (size_t i = 0; i < options->policies.count; i++) {
 		struct tc_simulation simulation = {.trace = run->trace,
 		                                   .steps = run->steps,
 		                                   .machine = run->machine,
-		                                   .policy = options->policies[i],
-		                                   .iterations = options->iterations,
-		                                   .alignment = options->alignment,
+		                                   .policy = options->policies.choices[i],
+		                                   .iterations = options->common.iterations,
+		                                   .alignment = options->common.alignment,
 		                                   .audit = options->audit,
 		                                   .schedule_path = options->schedule_path,
 		                                   .timeline = run->timeline};
@@ -130,16 +131,16 @@ static enum tc_status tci_run_print(const struct tci_run *run, struct tc_error *
 	struct tci_document document = {.trace = run->trace,
 	                                .machine = run->machine,
 	                                .steps = run->steps,
-	                                .iterations = run->options.iterations,
+	                                .iterations = run->options.common.iterations,
 	                                .results = run->results,
 	                                .result_count = run->result_count};
-	if (run->options.json)
+	if (run->options.common.json)
 		TC_TRY(tci_print_json(stdout, &document, error));
 	else if (run->options.csv)
 		TC_TRY(tci_print_csv(stdout, &document, error));
 	else
 		TC_TRY(tci_print_table(stdout, &document, error));
-	if (run->options.verbose && !run->options.json && !run->options.csv)
+	if (run->options.verbose && !run->options.common.json && !run->options.csv)
 		TC_TRY(tci_print_details(stdout, &document, error));
 	if (fflush(stdout) != 0 || ferror(stdout) != 0)
 		return tc_error_set(error, TC_IO, "cannot write the report to standard output");
@@ -160,7 +161,7 @@ static void tci_run_say_audited(const struct tci_run *run)
 	size_t safe = 0;
 	for (size_t i = 0; i < run->result_count; i++)
 		safe += run->results[i].status == TC_OK;
-	if (run->options.audit && !run->options.quiet && safe > 0)
+	if (run->options.audit && !run->options.common.quiet && safe > 0)
 		fprintf(stderr, "tencache-sim: %zu %s audited, nothing unsafe found\n", safe,
 		        safe == 1 ? "plan" : "plans");
 }
@@ -170,7 +171,7 @@ static enum tc_status tci_run_all(struct tci_run *run, struct tc_error *error)
 	TC_TRY(tci_run_load(run, error));
 	tci_run_warn(run);
 	enum tc_status status = tci_run_policies(run, error);
-	tci_progress(run, run->options.policy_count);
+	tci_progress(run, run->options.policies.count);
 	TC_TRY(status);
 	if (run->result_count == 0)
 		return TC_OK;
@@ -184,7 +185,7 @@ int tci_sim_run(int argc, char **argv)
 	struct tc_error error = {0};
 	int code = TCI_EXIT_OK;
 	enum tc_status status = tci_run_options_parse(argc, argv, &run.options, &error);
-	if (status == TC_OK && run.options.help)
+	if (status == TC_OK && run.options.common.help)
 		tci_run_help();
 	else if (status == TC_OK)
 		status = tci_run_all(&run, &error);
@@ -192,7 +193,7 @@ int tci_sim_run(int argc, char **argv)
 		code = tci_fail(&error);
 	else if (run.failed)
 		code = TCI_EXIT_FAILED;
-	else if (!run.options.help && tci_run_nothing_fits(&run))
+	else if (!run.options.common.help && tci_run_nothing_fits(&run))
 		code = TCI_EXIT_INFEASIBLE;
 	for (size_t i = 0; i < run.result_count; i++)
 		tc_result_clear(&run.results[i]);

@@ -5,30 +5,17 @@
 #ifndef TENCACHE_SIM_RUN_OPTIONS_H
 #define TENCACHE_SIM_RUN_OPTIONS_H
 
-#include <stdbool.h>
-
-#include "tencache/machine.h"
+#include "common_options.h"
 #include "tencache/policy.h"
 
-#define TCI_DEFAULT_MACHINE "a100-40"
 /** Policies of a run that names none; later ones join when they land. */
 extern const char *const tci_standard_policies[];
 
 struct tci_run_options {
-	const char *trace_path;
-	const char *machine_name;
+	struct tci_common_options common;
 	const char *schedule_path;
-	const char *timeline_path;
-	struct tc_policy_choice **policies; /**< owned */
-	size_t policy_count, policy_capacity;
-	struct tc_machine_setting *overrides; /**< owned; the strings are argv's */
-	size_t override_count, override_capacity;
-	enum tc_granularity granularity;
-	enum tc_request_mode request_mode;
-	enum tc_frees frees;
-	uint32_t iterations;
-	uint64_t alignment;
-	bool json, csv, audit, quiet, verbose, help;
+	struct tc_policy_list policies;
+	bool csv, audit, verbose;
 };
 
 /**
