@@ -36,6 +36,42 @@ static void *create(const struct tc_storage_backend *backend, struct storage_cas
 	return self;
 }
 
+/* A task whose last `tail` bytes are in memory of their own, which for writes get their content
+ * only when the task is prepared. */
+struct split_task {
+	struct storage_case_task task;
+	unsigned char *content; /* of the tail, written */
+};
+
+static void prepare_tail(void *self, const struct tc_storage_task *task)
+{
+	struct split_task *split = self;
+	if (task->write)
+		memcpy(task->tail, split->content, (size_t)task->tail_bytes);
+}
+
+static enum tc_status run_split(const struct tc_storage_backend *backend, void *self, bool write,
+                                unsigned char *memory, uint64_t offset, uint64_t bytes,
+                                uint64_t tail)
+{
+	struct split_task split = {.content = storage_case_memory(tail + 4096)};
+	unsigned char *apart = storage_case_memory(tail + 4096);
+	memcpy(split.content, memory + bytes - tail, tail);
+	memset(memory + bytes - tail, 0x5A, tail); /* must be neither written nor read */
+	storage_case_task_init(&split.task, write, memory, offset, bytes);
+	split.task.task.tail = apart;
+	split.task.task.tail_bytes = tail;
+	split.task.task.prepare = prepare_tail;
+	storage_case_submit(backend, self, &split.task);
+	enum tc_status status = storage_case_wait(&split.task);
+	for (uint64_t i = 0; i < tail; i++)
+		assert_int_equal(memory[bytes - tail + i], 0x5A);
+	memcpy(memory + bytes - tail, apart, tail);
+	free(apart);
+	free(split.content);
+	return status;
+}
+
 /* Random writes and reads over a pool whose last stripe is ragged, against a model in memory. */
 static void random_tasks(const struct tc_storage_backend *backend, size_t directories,
                          uint64_t block_bytes, uint32_t depth, bool direct)
@@ -56,15 +92,16 @@ static void random_tasks(const struct tc_storage_backend *backend, size_t direct
 	for (uint64_t round = 1; round < 40; round++) {
 		uint64_t offset = 4096 * test_random_below(&seed, bytes / 4096);
 		uint64_t part = 4096 * (1 + test_random_below(&seed, (bytes - offset) / 4096));
+		uint64_t tail = 4096 * test_random_below(&seed, part / 4096 + 1);
 		if (round % 2 == 0) {
 			tc_content_fill(memory + offset, (uint32_t)round, 1, 0, part);
 			memcpy(model + offset, memory + offset, part);
 		} else {
 			memset(memory + offset, 0, part);
 		}
-		assert_int_equal(storage_case_run(backend, self, round % 2 == 0, memory + offset,
-		                                  offset, part, NULL),
-		                 TC_OK);
+		assert_int_equal(
+		    run_split(backend, self, round % 2 == 0, memory + offset, offset, part, tail),
+		    TC_OK);
 		assert_memory_equal(memory + offset, model + offset, part);
 	}
 	free(model);
@@ -283,14 +320,17 @@ static void wrong_tasks_test(void **state)
 	void *self = create(&tc_storage_sync, &test);
 	char *memory = storage_case_memory(MIB);
 	const struct {
-		uint64_t shift, offset, bytes;
-	} bad[] = {{1, 0, 4096}, {0, 1, 4096},   {0, 0, 100},
-	           {0, 0, 0},    {0, 4096, MIB}, {0, UINT64_MAX - 4095, 4096}};
+		uint64_t shift, offset, bytes, tail_shift, tail_bytes;
+	} bad[] = {{1, 0, 4096, 0, 0},    {0, 1, 4096, 0, 0},   {0, 0, 100, 0, 0},
+	           {0, 0, 0, 0, 0},       {0, 4096, MIB, 0, 0}, {0, UINT64_MAX - 4095, 4096, 0, 0},
+	           {0, 0, 8192, 1, 4096}, {0, 0, 8192, 0, 100}, {0, 0, 8192, 0, 12288}};
 	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct tc_error error = {.status = TC_OK};
 		struct tc_storage_task task = {.memory = memory + bad[i].shift,
 		                               .offset = bad[i].offset,
-		                               .bytes = bad[i].bytes};
+		                               .bytes = bad[i].bytes,
+		                               .tail = memory + bad[i].tail_shift,
+		                               .tail_bytes = bad[i].tail_bytes};
 		assert_int_equal(tc_storage_sync.submit(self, &task, &error), TC_INTERNAL);
 	}
 	free(memory);

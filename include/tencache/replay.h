@@ -105,8 +105,13 @@ struct tc_storage_facts {
 struct tc_storage_task {
 	const struct tc_command *command;
 	bool write;
-	void *memory;             /**< 4,096-byte aligned */
+	void *memory;             /**< 4,096-byte aligned, as `tail` */
 	uint64_t offset, bytes;   /**< in the pool's file; whole 4 KiB blocks */
+	/** The last `tail_bytes` of `bytes`, whole blocks, lie here instead of in `memory`. */
+	void *tail;
+	uint64_t tail_bytes;
+	/** NULL, or called on the direction's thread when the task starts, before it transfers. */
+	void (*prepare)(void *self, const struct tc_storage_task *task);
 	void (*done)(void *self, const struct tc_storage_task *task, uint64_t start_ps,
 	             uint64_t end_ps, enum tc_status status, const char *message);
 	void *done_self;

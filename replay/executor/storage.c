@@ -129,12 +129,18 @@ static enum tc_status storage_submit(void *self, struct tc_storage_task *task,
 	struct storage *storage = self;
 	uint64_t end;
 	if (task->bytes == 0 || task->bytes % TCI_BLOCK_BYTES != 0 ||
-	    task->offset % TCI_BLOCK_BYTES != 0 || (uintptr_t)task->memory % TCI_BLOCK_BYTES != 0)
+	    task->offset % TCI_BLOCK_BYTES != 0 || (uintptr_t)task->memory % TCI_BLOCK_BYTES != 0 ||
+	    (uintptr_t)task->tail % TCI_BLOCK_BYTES != 0 || task->tail_bytes % TCI_BLOCK_BYTES != 0)
 		return tc_error_set(error, TC_INTERNAL,
-		                    "an NVMe transfer of %llu bytes at %llu from %p: all must be "
-		                    "multiples of 4096",
+		                    "an NVMe transfer of %llu bytes at %llu from %p, the last %llu "
+		                    "from %p: all must be multiples of 4096",
 		                    (unsigned long long)task->bytes,
-		                    (unsigned long long)task->offset, task->memory);
+		                    (unsigned long long)task->offset, task->memory,
+		                    (unsigned long long)task->tail_bytes, task->tail);
+	if (task->tail_bytes > task->bytes)
+		return tc_error_set(
+		    error, TC_INTERNAL, "an NVMe transfer of %llu bytes with a tail of %llu",
+		    (unsigned long long)task->bytes, (unsigned long long)task->tail_bytes);
 	if (!tc_add_u64(task->offset, task->bytes, &end) || end > storage->stripes.bytes)
 		return tc_error_set(error, TC_INTERNAL,
 		                    "an NVMe transfer of %llu bytes at %llu ends outside its pool "

@@ -11,6 +11,8 @@ static void run_task(struct tci_lane *lane, struct tc_storage_task *task)
 {
 	struct tc_error error = {.status = TC_OK};
 	uint64_t start_ps = lane->clock_ps(lane->clock);
+	if (task->prepare != NULL)
+		task->prepare(task->done_self, task);
 	enum tc_status status = lane->engine->run(lane, task, &error);
 	uint64_t end_ps = lane->clock_ps(lane->clock);
 	task->done(task->done_self, task, start_ps, end_ps, status,

@@ -26,7 +26,11 @@ bool tci_stripes_cut(const struct tci_stripes *stripes, uint64_t block_bytes,
 	uint64_t done = task->bytes - task->remaining, offset = task->offset + done;
 	uint64_t bytes = task->remaining < block_bytes ? task->remaining : block_bytes;
 	uint64_t unit = offset / TCI_STRIPE_BYTES, inside = offset % TCI_STRIPE_BYTES;
-	*piece = (struct tci_piece){.memory = (char *)task->memory + done};
+	uint64_t body = task->bytes - task->tail_bytes;
+	if (done < body && bytes > body - done)
+		bytes = body - done;
+	*piece = (struct tci_piece){.memory = done < body ? (char *)task->memory + done
+	                                                  : (char *)task->tail + (done - body)};
 	if (stripes->count == 1) {
 		piece->offset = TCI_STRIPE_HEADER_BYTES + offset;
 	} else {

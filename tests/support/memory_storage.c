@@ -32,18 +32,32 @@ static void must(bool condition, const char *what)
 	abort();
 }
 
+static void copy(void *to, const void *from, size_t bytes)
+{
+	if (bytes > 0)
+		memcpy(to, from, bytes);
+}
+
 static void run(struct memory *memory, struct tc_storage_task *task, bool fail)
 {
 	uint64_t start = memory->clock_ps(memory->clock);
 	must(task->bytes > 0 && task->bytes % 4096 == 0 && task->offset % 4096 == 0 &&
-	         (uintptr_t)task->memory % 4096 == 0,
+	         (uintptr_t)task->memory % 4096 == 0 && (uintptr_t)task->tail % 4096 == 0 &&
+	         task->tail_bytes % 4096 == 0 && task->tail_bytes <= task->bytes,
 	     "a task that is not aligned");
 	must(task->offset <= memory->size && task->bytes <= memory->size - task->offset,
 	     "a task outside the pool");
-	if (task->write)
-		memcpy(memory->bytes + task->offset, task->memory, (size_t)task->bytes);
-	else if (!fail)
-		memcpy(task->memory, memory->bytes + task->offset, (size_t)task->bytes);
+	size_t tail = (size_t)task->tail_bytes, body = (size_t)task->bytes - tail;
+	unsigned char *file = memory->bytes + task->offset;
+	if (task->prepare != NULL)
+		task->prepare(task->done_self, task);
+	if (task->write) {
+		copy(file, task->memory, body);
+		copy(file + body, task->tail, tail);
+	} else if (!fail) {
+		copy(task->memory, file, body);
+		copy(task->tail, file + body, tail);
+	}
 	task->done(task->done_self, task, start, memory->clock_ps(memory->clock),
 	           fail ? TC_IO : TC_OK, fail ? "injected" : NULL);
 }
