@@ -51,9 +51,9 @@ static enum tc_status create_workers(struct tc_replay *replay, struct tc_error *
 {
 	const uint32_t *lanes = replay->info->lanes;
 	uint32_t drives = lanes[TC_QUEUE_NVME_READ] + lanes[TC_QUEUE_NVME_WRITE];
-	uint32_t threads = lanes[TC_QUEUE_CPU] + 2 * (replay->io_count > 0 ? drives : 0) + 1;
+	uint32_t threads = lanes[TC_QUEUE_CPU] + (replay->io_count > 0 ? drives : 0) + 1;
 	TC_TRY(tci_team_create(cpu_threads(replay), &replay->team, error));
-	return tci_lanes_create(4 * replay->lane_count, threads, tci_clock_ps, &replay->clock,
+	return tci_lanes_create(3 * replay->lane_count, threads, tci_clock_ps, &replay->clock,
 	                        &replay->own, error);
 }
 
@@ -72,7 +72,7 @@ static void register_memory(struct tc_replay *replay)
 			if (replay->buffers[lane] != NULL)
 				replay->options.storage->register_memory(
 				    replay->pools[drive].storage, replay->buffers[lane],
-				    2 * replay->buffer_bytes[lane]);
+				    replay->buffer_bytes[lane]);
 	}
 }
 

@@ -26,8 +26,6 @@
 #include "tencache/units.h"
 
 #define TCI_BLOCK_BYTES UINT64_C(4096)
-/** Drive commands of a lane that may be in flight together where they touch separate memory. */
-#define TCI_IO_DEPTH 2u
 
 struct tci_progress {
 	atomic_uint remaining; /**< dependencies that have not ended, and one until it is issued */
@@ -40,12 +38,10 @@ struct tci_progress {
 struct tci_exec_lane {
 	pthread_mutex_t mutex;
 	enum tc_queue queue;
-	uint64_t next;      /**< command to submit next, or TC_NO_COMMAND */
-	uint32_t in_flight; /**< drives: submitted and not completed */
-	uint64_t due_ps;    /**< of the last compute submitted */
-	/* Drives: commands of a lane complete in order, whoever is ready first. */
-	uint64_t next_end, last_end_ps;
-	bool completing;
+	uint64_t next;   /**< command to submit next, or TC_NO_COMMAND */
+	bool pumping;    /**< a thread is submitting a command, and looks for more afterwards */
+	bool busy;       /**< drives: a command runs */
+	uint64_t due_ps; /**< of the last command submitted that has a deadline */
 };
 
 struct tci_pool_memory {
@@ -56,15 +52,10 @@ struct tci_pool_memory {
 
 /** A drive command: its body where memory is aligned, the rest through a buffer. */
 struct tci_io {
-	struct tc_device_task before; /**< own lane: looks at what is to be written */
-	struct tc_storage_task body, rest;
+	struct tc_storage_task task;     /**< the rest is its tail */
 	uint64_t body_bytes, rest_bytes; /**< without padding */
 	unsigned char *memory;           /**< the command's own range */
-	bool alone; /**< must not be in flight together with the command before it in the lane */
-	/* Under the lane's mutex. */
-	uint32_t pending;
-	bool finished;
-	uint64_t start_ps, end_ps;
+	uint64_t start_ps;
 };
 
 struct tc_replay {
@@ -91,17 +82,17 @@ struct tc_replay {
 
 	/* workers */
 	void *device;
-	/** Of n lanes: [0, n) queue cpu, [n, 2n) before writes to drives, [2n, 3n) delays, [3n, 4n)
-	 * after I/O. */
+	/** Of n lanes: [0, n) queue cpu, [n, 2n) drive commands held to deadlines, [2n, 3n) delays.
+	 */
 	struct tci_lanes *own;
 	struct tci_team *team;
 	struct tc_device_task *tasks, *delays;
 	struct tci_io *ios;
 	uint32_t *io_of; /**< per command: index into ios */
 	uint32_t io_count;
-	/** Per lane two buffers for what is not aligned, in one piece each. */
+	/** Per lane, for what of a drive command is not aligned. */
 	unsigned char *buffers[TC_MAX_LANES];
-	uint64_t buffer_bytes[TC_MAX_LANES]; /**< of one of the two */
+	uint64_t buffer_bytes[TC_MAX_LANES];
 	struct tci_pace pace;
 	uint64_t base_ps; /**< replay time of time 0 of the pace */
 	uint64_t delay_seed;
@@ -155,7 +146,7 @@ void tci_quiesce(struct tc_replay *replay);
 
 enum tc_status tci_tasks_create(struct tc_replay *replay, struct tc_error *error);
 void tci_tasks_clear(struct tc_replay *replay);
-/** Hand a command to who runs it; the lane's mutex is held. */
+/** Hand a command to who runs it; of a lane one at a time does. */
 void tci_submit(struct tc_replay *replay, uint64_t id);
 /** Work of commands is measured against the time they should last. */
 void tci_note_overrun(struct tc_replay *replay, uint64_t work_ps, uint64_t allowed_ps);

@@ -70,7 +70,7 @@ static void link_lanes(struct tc_replay *replay)
 			continue;
 		state->lane = tc_lane_index(replay->info->lanes, command->queue, command->lane);
 		if (last[state->lane] == TC_NO_COMMAND)
-			replay->lanes[state->lane].next = replay->lanes[state->lane].next_end = c;
+			replay->lanes[state->lane].next = c;
 		else
 			replay->states[last[state->lane]].next_in_lane = c;
 		last[state->lane] = c;

@@ -75,22 +75,26 @@ static bool may_submit(const struct tc_replay *replay, const struct tci_exec_lan
 	const struct tci_progress *state = &replay->states[lane->next];
 	if (atomic_load_explicit(&state->remaining, memory_order_acquire) != 0)
 		return false;
-	if (!is_drive(lane->queue))
-		return true;
-	bool alone = replay->ios[replay->io_of[lane->next]].alone;
-	return lane->in_flight < (alone ? 1 : TCI_IO_DEPTH);
+	return !lane->busy;
 }
 
+/* One thread at a time submits, which keeps a lane's order; not under the mutex, since what it
+ * submits may end before it is back here. It looks again after each, so what changed meanwhile is
+ * seen. */
 void tci_pump(struct tc_replay *replay, uint32_t index)
 {
 	struct tci_exec_lane *lane = &replay->lanes[index];
 	pthread_mutex_lock(&lane->mutex);
-	while (may_submit(replay, lane)) {
+	while (!lane->pumping && may_submit(replay, lane)) {
 		uint64_t id = lane->next;
 		lane->next = replay->states[id].next_in_lane;
-		lane->in_flight++;
+		lane->busy = is_drive(lane->queue);
+		lane->pumping = true;
 		atomic_fetch_add(&replay->in_flight, 1);
+		pthread_mutex_unlock(&lane->mutex);
 		tci_submit(replay, id);
+		pthread_mutex_lock(&lane->mutex);
+		lane->pumping = false;
 	}
 	pthread_mutex_unlock(&lane->mutex);
 }
@@ -121,7 +125,7 @@ void tci_complete(struct tc_replay *replay, uint64_t id, uint64_t start_ps, uint
 	release_dependants(replay, id);
 	if (is_drive(lane->queue)) {
 		pthread_mutex_lock(&lane->mutex);
-		lane->in_flight--;
+		lane->busy = false;
 		pthread_mutex_unlock(&lane->mutex);
 		tci_pump(replay, state->lane);
 	}
