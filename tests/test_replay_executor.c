@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "executor.h"
 #include "memory_storage.h"
 #include "replay_case.h"
 #include "tencache/report.h"
@@ -190,6 +191,51 @@ static void test_pacing(void **state)
 	replay_case_free(&planned);
 }
 
+/** Deadlines that the executor composes of durations are the engine's ends, to the picosecond. */
+static void test_deadlines(void **state)
+{
+	(void)state;
+	static const char *const directories[] = {"."};
+	for (int p = 0; p < POLICY_COUNT; p++) {
+		struct replay_case planned = replay_case_plan(policies[p], &limits, 5, 3);
+		struct tc_schedule *schedule = planned.schedule;
+		struct seen predicted = {
+		    .timings = calloc((size_t)schedule->command_count, sizeof *predicted.timings)};
+		struct tc_timing_sink predict = {&predicted, see};
+		struct tc_replay_options options = {
+		    .schedule = schedule,
+		    .device = &tc_device_host,
+		    .storage = &memory_storage,
+		    .storage_options = {.directories = directories, .directory_count = 1},
+		    .throttle = planned.machine,
+		    .dilate = 3,
+		    .cpu_threads = 1};
+		struct tc_replay *replay;
+		struct tc_error error = {0};
+		uint64_t shift_ps = 0, compared = 0;
+		must(tc_replay_predict(schedule, planned.machine, &predict, &error), &error);
+		must(tc_replay_create(&options, &replay, &error), &error);
+		must(tc_replay_finish(replay, &error), &error);
+		for (uint64_t c = 0; c < schedule->command_count; c++) {
+			const struct tc_command *command = &schedule->commands[c];
+			if (command->iteration == TC_ITERATION_INIT ||
+			    command->queue == TC_QUEUE_HOST)
+				continue;
+			uint64_t due_ps = replay->states[c].due_ps;
+			uint64_t end_ps = 3 * predicted.timings[c].end_ps;
+			if (compared++ == 0)
+				shift_ps = due_ps - end_ps; /* setting up, modulo 2^64 */
+			if (due_ps != end_ps + shift_ps)
+				fail_msg("%s: command %d is due %lld ps off", policies[p], (int)c,
+				         (long long)(due_ps - end_ps - shift_ps));
+		}
+		assert_true(compared > 50);
+		tc_replay_free(replay);
+		free(predicted.timings);
+		replay_case_free(&planned);
+	}
+}
+
 /** The same report as the simulator's takes measured times, and its checks hold. */
 static void test_report_takes_measured_times(void **state)
 {
@@ -340,6 +386,7 @@ int main(void)
 	    cmocka_unit_test(test_without_trace),
 	    cmocka_unit_test(test_times_obey_the_rules),
 	    cmocka_unit_test(test_pacing),
+	    cmocka_unit_test(test_deadlines),
 	    cmocka_unit_test(test_report_takes_measured_times),
 	    cmocka_unit_test(test_advance),
 	    cmocka_unit_test(test_unlimited_memory_is_refused),

@@ -85,8 +85,8 @@ static enum tc_status create(struct tc_replay *replay, struct tc_error *error)
 	TC_TRY(tc_content_hashes_create(&replay->hashes, error));
 	TC_TRY(tci_tasks_create(replay, error));
 	if (replay->options.throttle != NULL)
-		TC_TRY(tci_pace_create(replay->schedule, replay->options.throttle, &replay->pace,
-		                       error));
+		TC_TRY(tci_pace_create(replay->schedule, replay->options.throttle,
+		                       &replay->paced_ps, error));
 	TC_TRY(replay->options.device->create(replay->lane_count, tci_clock_ps, &replay->clock,
 	                                      &replay->device, error));
 	TC_TRY(tci_contents_create(replay, error));
@@ -163,7 +163,7 @@ void tc_replay_free(struct tc_replay *replay)
 		replay->options.device->destroy(replay->device);
 	tci_io_clear(replay);
 	tci_tasks_clear(replay);
-	tci_pace_clear(&replay->pace);
+	free(replay->paced_ps);
 	tc_content_hashes_free(replay->hashes);
 	free(replay->computed);
 	tci_graph_clear(replay);

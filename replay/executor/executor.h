@@ -32,7 +32,8 @@ struct tci_progress {
 	uint32_t lane;         /**< flat index */
 	uint64_t next_in_lane; /**< command behind it, or TC_NO_COMMAND */
 	uint64_t issue_ps, start_ps, end_ps;
-	uint64_t due_ps; /**< when it should end: from where the deadlines behind it count */
+	/** When it should be issued and end: from where the deadlines behind it count. */
+	uint64_t issue_due_ps, due_ps;
 };
 
 struct tci_exec_lane {
@@ -93,8 +94,9 @@ struct tc_replay {
 	/** Per lane, for what of a drive command is not aligned. */
 	unsigned char *buffers[TC_MAX_LANES];
 	uint64_t buffer_bytes[TC_MAX_LANES];
-	struct tci_pace pace;
-	uint64_t base_ps; /**< replay time of time 0 of the pace */
+	uint64_t *paced_ps;    /**< --throttle: how long each command lasts; else NULL */
+	uint64_t issue_due_ps; /**< when the issuing thread should be done with what it issued */
+	uint64_t base_ps;      /**< when time began */
 	uint64_t delay_seed;
 
 	/* progress */
@@ -135,6 +137,9 @@ static inline unsigned char *tci_at(const struct tc_replay *replay, uint32_t poo
 void tci_abort_run(struct tc_replay *replay, enum tc_status status, const char *format, ...)
     TC_PRINTF(3, 4);
 bool tci_stopping(const struct tc_replay *replay);
+/** The latest deadline of what a command waits for, not before `from_ps`. */
+uint64_t tci_dues(const struct tc_replay *replay, const struct tc_command *command,
+                  uint64_t from_ps);
 /** A command has ended: release what waits for it. */
 void tci_complete(struct tc_replay *replay, uint64_t id, uint64_t start_ps, uint64_t end_ps);
 /** Submit what the lane may submit. */

@@ -155,19 +155,47 @@ static void sleep_until(struct tc_replay *replay, uint64_t ps)
 	}
 }
 
+uint64_t tci_dues(const struct tc_replay *replay, const struct tc_command *command,
+                  uint64_t from_ps)
+{
+	for (uint32_t d = 0; d < command->dep_count; d++) {
+		uint64_t due_ps = replay->states[command->deps[d].id].due_ps;
+		from_ps = due_ps > from_ps ? due_ps : from_ps;
+	}
+	return from_ps;
+}
+
+/** The issuing thread is busy for a modelled time more. */
+static void spend(struct tc_replay *replay, uint64_t ps)
+{
+	uint64_t dilated;
+	if (!tc_mul_u64(ps, replay->dilate, &dilated) ||
+	    !tc_add_u64(replay->issue_due_ps, dilated, &replay->issue_due_ps))
+		replay->issue_due_ps = UINT64_MAX;
+}
+
+/** Setting up is not paced: time counts from its end. */
+static bool is_paced(const struct tc_replay *replay, const struct tc_command *command)
+{
+	return replay->paced_ps != NULL && command->iteration != TC_ITERATION_INIT;
+}
+
 static void pace_issue(struct tc_replay *replay, const struct tc_command *command)
 {
-	uint64_t after;
-	if (replay->pace.issue_ps == NULL || command->iteration == TC_ITERATION_INIT ||
-	    !tc_mul_u64(replay->pace.issue_ps[command->id], replay->dilate, &after))
-		return;
-	sleep_until(replay, replay->base_ps + after);
+	struct tci_progress *state = &replay->states[command->id];
+	if (is_paced(replay, command)) {
+		spend(replay, tci_issue_cost_ps(command, replay->options.throttle));
+		sleep_until(replay, replay->issue_due_ps);
+	}
+	state->issue_ps = tci_clock_ps(&replay->clock);
+	if (!is_paced(replay, command))
+		replay->issue_due_ps = state->issue_ps;
+	state->issue_due_ps = replay->issue_due_ps;
 }
 
 static void run_host_command(struct tc_replay *replay, const struct tc_command *command)
 {
 	struct tci_progress *state = &replay->states[command->id];
-	state->issue_ps = tci_clock_ps(&replay->clock);
 	if (!release_one(state))
 		while (atomic_load_explicit(&state->remaining, memory_order_acquire) != 0 &&
 		       !tci_stopping(replay))
@@ -177,6 +205,11 @@ static void run_host_command(struct tc_replay *replay, const struct tc_command *
 	state->start_ps = tci_clock_ps(&replay->clock);
 	state->end_ps = state->start_ps;
 	state->due_ps = state->end_ps;
+	if (is_paced(replay, command)) {
+		replay->issue_due_ps = tci_dues(replay, command, replay->issue_due_ps);
+		spend(replay, command->duration_ps);
+		state->due_ps = replay->issue_due_ps;
+	}
 	release_dependants(replay, command->id);
 	atomic_fetch_add(&replay->ended, 1);
 }
@@ -189,7 +222,6 @@ static void issue(struct tc_replay *replay, const struct tc_command *command)
 		return;
 	}
 	struct tci_progress *state = &replay->states[command->id];
-	state->issue_ps = tci_clock_ps(&replay->clock);
 	if (release_one(state))
 		tci_pump(replay, state->lane);
 }

@@ -77,51 +77,41 @@ static void cpu_work(void *self, const struct tc_device_task *task, enum tc_devi
 
 /* ---------------------------------------------------------------- when it may end */
 
-static uint64_t larger(uint64_t a, uint64_t b)
+/** How long the command's lane is to be held. @return false: as long as the work takes */
+static bool modelled_ps(const struct tc_replay *replay, const struct tc_command *command,
+                        uint64_t *ps)
 {
-	return a > b ? a : b;
+	bool compute = command->queue == TC_QUEUE_COMPUTE;
+	if (compute && replay->options.compute == TC_COMPUTE_NONE)
+		return false;
+	if (replay->paced_ps != NULL) {
+		if (command->iteration == TC_ITERATION_INIT)
+			return false;
+		*ps = replay->paced_ps[command->id];
+	} else if (compute) {
+		*ps = tci_compute_ps(command, replay->machine);
+	} else {
+		return false;
+	}
+	if (!tc_mul_u64(*ps, replay->dilate, ps))
+		*ps = UINT64_MAX;
+	return true;
 }
 
-/** Compute that is not paced lasts its modelled time, counted from deadlines, not from the thread's
- * own lateness. */
-static void set_compute_deadline(struct tc_replay *replay, struct tc_device_task *task)
-{
-	const struct tc_command *command = task->command;
-	struct tci_progress *state = &replay->states[command->id];
-	struct tci_exec_lane *lane = &replay->lanes[state->lane];
-	if (replay->options.compute != TC_COMPUTE_MODEL)
-		return;
-	task->hold_ps = tci_compute_ps(command, replay->machine);
-	uint64_t from = larger(state->issue_ps, lane->due_ps);
-	for (uint32_t d = 0; d < command->dep_count; d++)
-		from = larger(from, replay->states[command->deps[d].id].due_ps);
-	if (!tc_add_u64(from, task->hold_ps, &state->due_ps))
-		state->due_ps = UINT64_MAX;
-	task->not_before_ps = state->due_ps;
-	lane->due_ps = state->due_ps;
-}
-
+/** Deadlines count from deadlines, not from a thread's own lateness. */
 static void set_deadline(struct tc_replay *replay, struct tc_device_task *task)
 {
 	const struct tc_command *command = task->command;
 	struct tci_progress *state = &replay->states[command->id];
-	if (replay->pace.end_ps == NULL) {
-		if (command->queue == TC_QUEUE_COMPUTE)
-			set_compute_deadline(replay, task);
+	struct tci_exec_lane *lane = &replay->lanes[state->lane];
+	if (!modelled_ps(replay, command, &task->hold_ps))
 		return;
-	}
-	if (command->iteration == TC_ITERATION_INIT ||
-	    (command->queue == TC_QUEUE_COMPUTE && replay->options.compute == TC_COMPUTE_NONE))
-		return;
-	uint64_t after;
-	if (!tc_mul_u64(replay->pace.end_ps[command->id], replay->dilate, &after) ||
-	    !tc_add_u64(replay->base_ps, after, &state->due_ps))
+	uint64_t from_ps = tci_dues(replay, command, state->issue_due_ps);
+	from_ps = lane->due_ps > from_ps ? lane->due_ps : from_ps;
+	if (!tc_add_u64(from_ps, task->hold_ps, &state->due_ps))
 		state->due_ps = UINT64_MAX;
 	task->not_before_ps = state->due_ps;
-	if (command->queue != TC_QUEUE_COMPUTE)
-		return;
-	uint64_t hold = tci_compute_ps(command, replay->machine);
-	task->hold_ps = tc_mul_u64(hold, replay->dilate, &hold) ? hold : UINT64_MAX;
+	lane->due_ps = state->due_ps;
 }
 
 /* ---------------------------------------------------------------- submitting */

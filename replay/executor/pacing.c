@@ -1,11 +1,12 @@
 /** @file pacing.c
- * Predictions of a stored schedule, and the deadlines made of them.
+ * Predictions of a stored schedule, and the durations that --throttle paces lanes by.
  *
- * The rule of a deadline is due = max(due of the lane's predecessor, dues of the dependencies, due
- * of the issue) + modelled duration. With the engine's durations, which hold every sharing of
- * links, that is the engine's own end time, so the engine is run once over the schedule and its
- * times are the deadlines. They do not depend on what was measured: a command that is late does not
- * delay the deadlines of those behind it, and errors of the timer do not add up.
+ * A deadline is due = max(due of the lane's predecessor, dues of the dependencies, due of the
+ * issue) + duration. Only durations are the engine's: end minus start, which holds every sharing of
+ * links. What waits for what, and when the issuing thread comes to a command, the executor composes
+ * itself, so a measured time equals the predicted one only if both mean the same by a schedule.
+ * Deadlines do not depend on what was measured: a command that is late does not delay the deadlines
+ * of those behind it, and errors of the timer do not add up.
  */
 #include "pacing.h"
 
@@ -60,50 +61,36 @@ enum tc_status tc_replay_predict(const struct tc_schedule *schedule,
 	return status;
 }
 
-/* ---------------------------------------------------------------- deadlines */
-
-struct recorder {
-	struct tci_pace *pace;
-	uint64_t setup_end_ps;
-};
+/* ---------------------------------------------------------------- durations */
 
 static enum tc_status record(void *self, const struct tc_command *command,
                              const struct tc_timing *timing, struct tc_error *error)
 {
-	struct recorder *recorder = self;
+	uint64_t *durations_ps = self;
 	(void)error;
-	recorder->pace->issue_ps[command->id] = timing->issue_ps;
-	recorder->pace->end_ps[command->id] = timing->end_ps;
-	if (command->iteration == TC_ITERATION_INIT && timing->end_ps > recorder->setup_end_ps)
-		recorder->setup_end_ps = timing->end_ps;
+	durations_ps[command->id] = timing->end_ps - timing->start_ps;
 	return TC_OK;
 }
 
 enum tc_status tci_pace_create(const struct tc_schedule *schedule, const struct tc_machine *machine,
-                               struct tci_pace *pace, struct tc_error *error)
+                               uint64_t **durations_ps, struct tc_error *error)
 {
 	uint64_t count = schedule->command_count;
-	*pace = (struct tci_pace){tc_alloc_array((size_t)count + 1, sizeof(uint64_t)),
-	                          tc_alloc_array((size_t)count + 1, sizeof(uint64_t))};
-	if (pace->issue_ps == NULL || pace->end_ps == NULL)
-		return tc_error_no_memory(error, "deadlines", count * 2 * sizeof(uint64_t));
-	struct recorder recorder = {.pace = pace};
-	struct tc_timing_sink sink = {&recorder, record};
-	TC_TRY(tc_replay_predict(schedule, machine, &sink, error));
-	/* Setting up is not paced: memory is pinned when the run begins. */
-	for (uint64_t c = 0; c < count; c++) {
-		uint64_t setup = recorder.setup_end_ps;
-		pace->issue_ps[c] = pace->issue_ps[c] > setup ? pace->issue_ps[c] - setup : 0;
-		pace->end_ps[c] = pace->end_ps[c] > setup ? pace->end_ps[c] - setup : 0;
-	}
-	return TC_OK;
+	*durations_ps = tc_alloc_array((size_t)count + 1, sizeof **durations_ps);
+	if (*durations_ps == NULL)
+		return tc_error_no_memory(error, "durations", count * sizeof **durations_ps);
+	struct tc_timing_sink sink = {*durations_ps, record};
+	return tc_replay_predict(schedule, machine, &sink, error);
 }
 
-void tci_pace_clear(struct tci_pace *pace)
+uint64_t tci_issue_cost_ps(const struct tc_command *command, const struct tc_machine *machine)
 {
-	free(pace->issue_ps);
-	free(pace->end_ps);
-	*pace = (struct tci_pace){NULL, NULL};
+	uint64_t hooks, launches, cost;
+	if (!tc_mul_u64(command->hooks, machine->hook_ps, &hooks) ||
+	    !tc_mul_u64(command->launches, machine->launch_ps, &launches) ||
+	    !tc_add_u64(hooks, launches, &cost))
+		return UINT64_MAX;
+	return cost;
 }
 
 uint64_t tci_compute_ps(const struct tc_command *command, const struct tc_machine *machine)
