@@ -29,6 +29,7 @@ struct drive {
 	const struct tc_storage_backend *backend;
 	void *self;
 	struct tci_burst *burst;
+	void *device;          /**< whose pinned memory drives read and write, in replays as here */
 	unsigned char *memory; /**< reads go to its front, writes come from behind */
 	uint64_t memory_bytes, half_bytes;
 	uint64_t file_bytes;
@@ -76,10 +77,11 @@ static enum tc_status open_drive(struct drive *drive, struct tci_calibration *ca
 	drive->half_bytes = largest > DEPTH_TASK_BYTES ? largest : DEPTH_TASK_BYTES;
 	drive->memory_bytes = drive->half_bytes + DEPTH_TASK_BYTES;
 	TC_TRY(tci_burst_create(&drive->burst, error));
-	/* A multiple of the alignment, as all sizes here are. */
-	void *memory = aligned_alloc(SMALLEST_BYTES, (size_t)drive->memory_bytes);
-	if (memory == NULL)
-		return tc_error_no_memory(error, "a buffer for the drive", drive->memory_bytes);
+	TC_TRY(calibration->device->create(1, tci_clockwork_ps, &calibration->clockwork,
+	                                   &drive->device, error));
+	void *memory;
+	TC_TRY(calibration->device->allocate(drive->device, TC_CPU, true, drive->memory_bytes,
+	                                     &memory, error));
 	drive->memory = memory;
 	/* Nothing that a drive could compress. */
 	tc_content_fill(memory, 1, 1, 0, drive->memory_bytes);
@@ -89,7 +91,11 @@ static enum tc_status open_drive(struct drive *drive, struct tci_calibration *ca
 static void close_drive(struct drive *drive)
 {
 	close_storage(drive);
-	free(drive->memory);
+	if (drive->device != NULL) {
+		drive->calibration->device->release(drive->device, drive->memory,
+		                                    drive->memory_bytes);
+		drive->calibration->device->destroy(drive->device);
+	}
 	tci_burst_free(drive->burst);
 	free(drive);
 }
