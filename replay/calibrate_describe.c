@@ -154,6 +154,7 @@ static bool is_own(const struct tci_calibration *calibration, const char *path)
 	    "link.d2h.",
 	    "link.duplex_bytes_per_s",
 	    "link.pageable_ppm",
+	    "link.dram_weight",
 	    "price_per_hour_micro_usd",
 	};
 	for (size_t i = 0; i < sizeof measured / sizeof *measured; ++i)
@@ -224,6 +225,10 @@ static void put_link(struct description *description)
 	ppm = ppm > 1000000 ? 1000000 : ppm;
 	put_measured(description, "link.pageable_ppm", ppm > 0 ? ppm : 1, c->pageable,
 	             "largest copy from memory that is not pinned, against pinned");
+	if (strcmp(c->device->name, tc_device_host.name) == 0)
+		put(description, "link.dram_weight",
+		    sourced("value", number(2),
+		            "a copy within host memory reads each byte and writes it", "high"));
 	put_measured(description, "gpu.launch_ns",
 	             (c->issue_ps.value + TC_PS_PER_NS - 1) / TC_PS_PER_NS, c->issue_ps,
 	             "issuing a command of a schedule of independent copies");

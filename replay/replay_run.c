@@ -88,7 +88,8 @@ static enum tc_status predict(struct tci_session *session, struct tc_error *erro
 {
 	TC_TRY(tci_outcome_create(session, &session->predicted, "predicted", error));
 	struct tc_timing_sink sink = tci_outcome_sink(&session->predicted);
-	TC_TRY(tc_replay_predict(session->schedule, session->machine, &sink, error));
+	TC_TRY(tc_replay_predict(session->schedule, session->machine, session->options.throttle,
+	                         &sink, error));
 	return tci_outcome_finish(session, &session->predicted, error);
 }
 

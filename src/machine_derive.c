@@ -51,6 +51,7 @@ static void derive_host_and_link(struct tc_machine *machine, const uint64_t *v)
 	machine->d2h = (struct tc_link){v[TCI_D2H_RATE], v[TCI_D2H_LATENCY] * TC_PS_PER_NS};
 	machine->duplex_bytes_per_s = v[TCI_DUPLEX];
 	machine->pageable_ppm = v[TCI_PAGEABLE];
+	machine->copy_dram_weight = (uint32_t)v[TCI_DRAM_WEIGHT];
 	machine->chunk_bytes = v[TCI_CHUNK];
 	machine->price_per_hour_micro_usd = v[TCI_PRICE];
 }
@@ -126,6 +127,12 @@ static enum tc_status check_sense(const struct tc_machine *machine, const uint64
 			                    machine->file_name, names[tier],
 			                    machine->framework_bytes[tier], names[tier],
 			                    machine->capacity_bytes[tier]);
+	if (v[TCI_DRAM_WEIGHT] > TC_MOST_DRAM_WEIGHT)
+		return tc_error_set(error, TC_FORMAT,
+		                    "%s: link.dram_weight is %" PRIu64
+		                    ", expected 1 to %d: 1 where a GPU copies, 2 where the "
+		                    "processor does",
+		                    machine->file_name, v[TCI_DRAM_WEIGHT], TC_MOST_DRAM_WEIGHT);
 	for (size_t d = 0; d < sizeof tci_flops_dtypes / sizeof *tci_flops_dtypes; ++d)
 		if (v[TCI_FLOPS + d] > 0)
 			return TC_OK;

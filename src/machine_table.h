@@ -88,6 +88,8 @@ FIELD(TCI_DUPLEX, "link.duplex_bytes_per_s", TCI_RATE, OPTIONAL, 1, 0, "duplex",
 	"both directions together; absent: no common limit")
 FIELD(TCI_PAGEABLE, "link.pageable_ppm", TCI_PPM, OPTIONAL, 1, 500000, "pageable", 
 	"rate from or to unpinned memory as a share of the pinned rate")
+FIELD(TCI_DRAM_WEIGHT, "link.dram_weight", TCI_COUNT, OPTIONAL, 1, 1, "dram-weight", 
+	"how often a byte that is copied is read or written in host memory")
 FIELD(TCI_CHUNK, "link.chunk_bytes", TCI_BYTES, OPTIONAL, 4096, 16777216, "chunk", 
 	"piece size of moves over two hops")
 FIELD(TCI_DRIVES, "nvme.drives", TCI_COUNT, REQUIRED, 1, 0, "nvme-drives", 

@@ -30,7 +30,7 @@ uint64_t tc_machine_transfer_ps(const struct tc_machine *machine, enum tc_queue 
 		if (pageable)
 			(void)tc_mul_div_floor(rate, machine->pageable_ppm, 1000000, &rate);
 		limit(&rate, machine->duplex_bytes_per_s);
-		limit(&rate, machine->dram_bytes_per_s);
+		limit(&rate, machine->dram_bytes_per_s / tc_machine_dram_weight(machine));
 		break;
 	}
 	case TC_QUEUE_NVME_READ:

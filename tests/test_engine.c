@@ -113,6 +113,35 @@ static void test_dram_limited(void **state)
 }
 
 /*
+ * Copies weigh twice on DRAM's 3/128 byte per ps. One alone gets 3/256, less than the link's 1/64:
+ * 0.6 MB take 51.2 us. Beside an update the level is 3/128 / (2 + 1) = 1/128: 1 MB takes 128 us,
+ * and of the update's 2.1 MB the other 1.1 MB have DRAM to themselves: x 128/3 = 46,933,333 1/3 ps.
+ */
+static void test_copies_weigh_twice(void **state)
+{
+	(void)state;
+	struct tc_machine machine = paper_machine();
+	machine.dram_bytes_per_s = 23437500000;
+	machine.copy_dram_weight = 2;
+	struct program program;
+	program_init(&program);
+	program_copy(&program, TC_QUEUE_D2H, 600000);
+	struct timed *timed = program_run(&program, &machine);
+	paper_times(&timed[0], 0, 51200000);
+	assert_int_equal(tc_machine_transfer_ps(&machine, TC_QUEUE_D2H, 600000, false), 51200000);
+	free(timed);
+	program_free(&program);
+	program_init(&program);
+	program_copy(&program, TC_QUEUE_H2D, MB);
+	program_update(&program, 75000);
+	timed = program_run(&program, &machine);
+	paper_times(&timed[0], 0, 128 * US);
+	paper_times(&timed[1], 0, 128 * US + 46933334);
+	free(timed);
+	program_free(&program);
+}
+
+/*
  * CPU rates. 4 cores x 250 M parameters/s x 28 bytes = 28 GB/s, below DRAM: 10^6 parameters take
  * 1 ms, and 1 ps more because 28 GB/s = 30,786,325,577.7 units is rounded down (10^9 ps x 0.73 /
  * 30,786,325,577 = 0.02 ps, rounded up). A conversion is held to 4 x 1.953125 GB/s, 128 ps a byte.
@@ -271,11 +300,17 @@ static void test_large_transfer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_full_overlap),   cmocka_unit_test(test_pure_transfer),
-	    cmocka_unit_test(test_duplex_limited), cmocka_unit_test(test_dram_limited),
-	    cmocka_unit_test(test_cpu_rates),      cmocka_unit_test(test_ready),
-	    cmocka_unit_test(test_convert_on_gpu), cmocka_unit_test(test_drives),
-	    cmocka_unit_test(test_direct_path),    cmocka_unit_test(test_large_transfer),
+	    cmocka_unit_test(test_full_overlap),
+	    cmocka_unit_test(test_pure_transfer),
+	    cmocka_unit_test(test_duplex_limited),
+	    cmocka_unit_test(test_dram_limited),
+	    cmocka_unit_test(test_copies_weigh_twice),
+	    cmocka_unit_test(test_cpu_rates),
+	    cmocka_unit_test(test_ready),
+	    cmocka_unit_test(test_convert_on_gpu),
+	    cmocka_unit_test(test_drives),
+	    cmocka_unit_test(test_direct_path),
+	    cmocka_unit_test(test_large_transfer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

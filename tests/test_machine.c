@@ -305,6 +305,7 @@ static void test_override_refused(void **state)
 	             {"nvme-striped", "maybe", "neither yes nor no"},
 	             {"pinned-rounding", "half", "exact"},
 	             {"cores", "1.5", "whole number"},
+	             {"dram-weight", "17", "expected 1 to 16"},
 	             {"gpu-memory", "10P", "largest"}};
 	struct tc_machine *m = small_machine_parse(complete);
 	char before[65];
@@ -345,6 +346,8 @@ static void test_every_option_counts(void **state)
 			value = "yes";
 		if (strcmp(options[i].name, "nvme-drives") == 0)
 			value = "3";
+		if (strcmp(options[i].name, "dram-weight") == 0)
+			value = "2";
 		if (tc_machine_override(m, options[i].name, value, &error) != TC_OK)
 			fail_msg("%s=%s: %s", options[i].name, value, error.text);
 		if (memcmp((char *)m + from, (char *)plain + from, bytes) == 0)

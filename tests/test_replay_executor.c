@@ -168,7 +168,7 @@ static void test_pacing(void **state)
 	    .timings = calloc((size_t)schedule->command_count, sizeof *measured.timings)};
 	struct tc_timing_sink predict = {&predicted, see}, measure = {&measured, see};
 	struct tc_error error = {0};
-	must(tc_replay_predict(schedule, planned.machine, &predict, &error), &error);
+	must(tc_replay_predict(schedule, planned.machine, true, &predict, &error), &error);
 	struct tc_replay_options options = {.schedule = schedule,
 	                                    .verify = TC_VERIFY_SAMPLE,
 	                                    .throttle = planned.machine,
@@ -213,7 +213,7 @@ static void test_deadlines(void **state)
 		struct tc_replay *replay;
 		struct tc_error error = {0};
 		uint64_t shift_ps = 0, compared = 0;
-		must(tc_replay_predict(schedule, planned.machine, &predict, &error), &error);
+		must(tc_replay_predict(schedule, planned.machine, true, &predict, &error), &error);
 		must(tc_replay_create(&options, &replay, &error), &error);
 		must(tc_replay_finish(replay, &error), &error);
 		for (uint64_t c = 0; c < schedule->command_count; c++) {

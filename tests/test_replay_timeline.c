@@ -39,7 +39,8 @@ static void write_timeline(const char *path, const struct replay_case *planned)
 	must(tc_timeline_create(path, &timeline, &error), &error);
 	struct tc_timing_sink predicted = process_of(timeline, "predicted", planned->schedule);
 	struct tc_timing_sink measured = process_of(timeline, "measured", planned->schedule);
-	must(tc_replay_predict(planned->schedule, planned->machine, &predicted, &error), &error);
+	must(tc_replay_predict(planned->schedule, planned->machine, true, &predicted, &error),
+	     &error);
 	struct tc_replay_options options = {.schedule = planned->schedule,
 	                                    .verify = TC_VERIFY_SAMPLE,
 	                                    .compute = TC_COMPUTE_MODEL,

@@ -44,18 +44,21 @@ struct tc_link {
 struct tc_machine {
 	const char *name;
 	const char *file_name;
-	const char *summary;       /**< one line for lists */
-	const char *source, *date; /**< of the description as a whole */
+	const char *summary;           /**< one line for lists */
+	const char *source, *date;     /**< of the description as a whole */
 	enum tc_confidence confidence; /**< the lowest among its values */
-	char sha256[65]; /**< of the compact, key-sorted JSON after overrides */
+	char sha256[65];               /**< of the compact, key-sorted JSON after overrides */
 
 	uint64_t capacity_bytes[TC_TIER_COUNT];  /**< usable bytes; 0: the machine lacks the tier */
 	uint64_t framework_bytes[TC_TIER_COUNT]; /**< what the framework itself takes */
 
-	struct tc_link h2d, d2h;      /**< pinned memory */
-	uint64_t duplex_bytes_per_s;  /**< sum of both directions; 0: no common limit */
-	uint64_t pageable_ppm;        /**< rate from or to unpinned memory, parts per million of pinned */
-	uint64_t dram_bytes_per_s;    /**< host memory bandwidth, shared by copies, drives and CPU work */
+	struct tc_link h2d, d2h;     /**< pinned memory */
+	uint64_t duplex_bytes_per_s; /**< sum of both directions; 0: no common limit */
+	/** Times that a byte copied over the link is read or written in host memory; 0: once. */
+	uint32_t copy_dram_weight;
+	uint64_t pageable_ppm; /**< rate from or to unpinned memory, parts per million of pinned */
+	uint64_t
+	    dram_bytes_per_s; /**< host memory bandwidth, shared by copies, drives and CPU work */
 
 	struct tc_link nvme_read, nvme_write; /**< summed over the drives when striped */
 	uint64_t nvme_mixed_bytes_per_s;      /**< reads + writes together; 0: no common limit */
@@ -81,7 +84,7 @@ struct tc_machine {
 	uint64_t gpu_alloc_ps_per_call; /**< fresh device allocation (systems without pools) */
 	uint64_t pin_bytes_per_s;       /**< speed of pinning host memory */
 	enum tc_pinned_rounding pinned_rounding;
-	uint64_t chunk_bytes; /**< two-hop moves are split into chunks of this size */
+	uint64_t chunk_bytes;              /**< two-hop moves are split into chunks of this size */
 	uint64_t price_per_hour_micro_usd; /**< 0: unknown */
 
 	uint32_t lanes[TC_QUEUE_COUNT];
@@ -126,14 +129,14 @@ const struct tc_machine_override_name *tc_machine_override_names(size_t *count);
 
 /** One value of a description, as `tencache-sim machines NAME` lists it. */
 struct tc_machine_value {
-	const char *path;       /**< keys joined by dots, e.g. "link.h2d.bytes_per_s" */
-	const char *unit;       /**< "bytes", "bytes/s", "ns", "ppm", "USD/h" or "" */
+	const char *path; /**< keys joined by dots, e.g. "link.h2d.bytes_per_s" */
+	const char *unit; /**< "bytes", "bytes/s", "ns", "ppm", "USD/h" or "" */
 	const char *help;
-	const char *source;     /**< where the value is from; "" for a default of the format */
+	const char *source; /**< where the value is from; "" for a default of the format */
 	enum tc_confidence confidence;
-	bool is_default;        /**< the description does not say */
-	uint64_t number;        /**< flags 0 and 1, price in millionths of a dollar */
-	char text[96];          /**< the value for people, sizes both ways */
+	bool is_default; /**< the description does not say */
+	uint64_t number; /**< flags 0 and 1, price in millionths of a dollar */
+	char text[96];   /**< the value for people, sizes both ways */
 };
 
 /** All values in the order of the format page; owned by the machine. */
@@ -149,6 +152,13 @@ void tc_machine_names_free(char **names, size_t count);
 /** Time of an op on the GPU (rules: `us`, else the larger of FLOP time and traffic time), ps. */
 enum tc_status tc_machine_op_ps(const struct tc_machine *machine, const struct tc_trace *trace,
                                 uint32_t op, uint64_t *ps, struct tc_error *error);
+
+/** A machine may weigh a copy at most this often on host memory. */
+#define TC_MOST_DRAM_WEIGHT 16
+static inline uint32_t tc_machine_dram_weight(const struct tc_machine *machine)
+{
+	return machine->copy_dram_weight > 1 ? machine->copy_dram_weight : 1;
+}
 
 /** Time of a copy that has the machine to itself: latency + bytes / slowest resource, ps. */
 uint64_t tc_machine_transfer_ps(const struct tc_machine *machine, enum tc_queue queue,

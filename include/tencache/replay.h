@@ -35,15 +35,15 @@ enum tc_device_stage {
 /** Work for one lane of the device: a copy, or compute that is modelled by time. */
 struct tc_device_task {
 	const struct tc_command *command;
-	uint32_t lane;         /**< flat lane index */
-	void *target;          /**< copies: where to; NULL else */
+	uint32_t lane; /**< flat lane index */
+	void *target;  /**< copies: where to; NULL else */
 	const void *source;
 	uint64_t bytes;
-	uint64_t hold_ps;      /**< compute: modelled duration; 0: none */
+	uint64_t hold_ps; /**< compute: modelled duration; 0: none */
 	/** Do not end earlier (replay clock); 0: hold_ps after the start. */
 	uint64_t not_before_ps;
-	/** What the host does as part of the task, on the lane: checks, stamps, CPU work; NULL: none.
-	 * A device whose memory the host cannot reach does the like itself. */
+	/** What the host does as part of the task, on the lane: checks, stamps, CPU work; NULL:
+	 * none. A device whose memory the host cannot reach does the like itself. */
 	void (*work)(void *self, const struct tc_device_task *task, enum tc_device_stage stage);
 	/** Asked now and then while the lane is held; true: end now. NULL: never. */
 	bool (*cancelled)(void *self);
@@ -72,7 +72,8 @@ struct tc_device_backend {
 	void (*release)(void *self, void *memory, uint64_t bytes);
 	/** Append to the lane's FIFO. The task stays the caller's until done() was called. */
 	enum tc_status (*submit)(void *self, struct tc_device_task *task, struct tc_error *error);
-	/** Host view of device memory for verification, or NULL when content must be copied first. */
+	/** Host view of device memory for verification, or NULL when content must be copied first.
+	 */
 	void *(*host_view)(void *self, void *memory);
 };
 extern const struct tc_device_backend tc_device_host;
@@ -85,11 +86,11 @@ enum tc_status tc_device_find(const char *name, const struct tc_device_backend *
 struct tc_storage_options {
 	const char *const *directories; /**< 1 MiB stripes over several */
 	size_t directory_count;
-	uint64_t bytes;           /**< of the pool, a multiple of 4,096 */
-	const char *name;         /**< schedule and pool name, part of the file names */
-	uint32_t depth;           /**< I/Os in flight; 0: 8 */
-	uint64_t block_bytes;     /**< of one I/O; 0: 1 MiB */
-	bool direct;              /**< try O_DIRECT */
+	uint64_t bytes;       /**< of the pool, a multiple of 4,096 */
+	const char *name;     /**< schedule and pool name, part of the file names */
+	uint32_t depth;       /**< I/Os in flight; 0: 8 */
+	uint64_t block_bytes; /**< of one I/O; 0: 1 MiB */
+	bool direct;          /**< try O_DIRECT */
 	/** Asked between blocks while the files are written; true ends create(). NULL: never. */
 	bool (*cancelled)(void *self);
 	void *cancelled_self;
@@ -97,16 +98,16 @@ struct tc_storage_options {
 
 /** What was really obtained, for the report. */
 struct tc_storage_facts {
-	char backend[32];         /**< "io_uring", "sync" */
-	char detail[256];         /**< ring flags, registered or not, O_DIRECT or why not, alignment */
+	char backend[32]; /**< "io_uring", "sync" */
+	char detail[256]; /**< ring flags, registered or not, O_DIRECT or why not, alignment */
 	uint64_t retries, short_transfers;
 };
 
 struct tc_storage_task {
 	const struct tc_command *command;
 	bool write;
-	void *memory;             /**< 4,096-byte aligned, as `tail` */
-	uint64_t offset, bytes;   /**< in the pool's file; whole 4 KiB blocks */
+	void *memory;           /**< 4,096-byte aligned, as `tail` */
+	uint64_t offset, bytes; /**< in the pool's file; whole 4 KiB blocks */
 	/** The last `tail_bytes` of `bytes`, whole blocks, lie here instead of in `memory`. */
 	void *tail;
 	uint64_t tail_bytes;
@@ -115,7 +116,7 @@ struct tc_storage_task {
 	void (*done)(void *self, const struct tc_storage_task *task, uint64_t start_ps,
 	             uint64_t end_ps, enum tc_status status, const char *message);
 	void *done_self;
-	uint64_t remaining;       /**< private to the backend */
+	uint64_t remaining;           /**< private to the backend */
 	struct tc_storage_task *next; /**< private to the backend */
 };
 
@@ -131,9 +132,9 @@ struct tc_storage_backend {
 	 */
 	void (*register_memory)(void *self, void *memory, uint64_t bytes);
 	/**
-	 * Append to the direction's FIFO: reads and writes each run in order, both at once. The task
-	 * stays the caller's until done() was called, which happens once for each submitted task; the
-	 * next of its direction starts after done() returned.
+	 * Append to the direction's FIFO: reads and writes each run in order, both at once. The
+	 * task stays the caller's until done() was called, which happens once for each submitted
+	 * task; the next of its direction starts after done() returned.
 	 */
 	enum tc_status (*submit)(void *self, struct tc_storage_task *task, struct tc_error *error);
 	void (*facts)(void *self, struct tc_storage_facts *facts);
@@ -155,11 +156,12 @@ struct tc_replay_options {
 	struct tc_storage_options storage_options;
 	enum tc_verify verify;
 	enum tc_compute_mode compute;
-	const struct tc_machine *throttle; /**< pace lanes by this machine; NULL: as fast as it goes */
+	const struct tc_machine
+	    *throttle; /**< pace lanes by this machine; NULL: as fast as it goes */
 	/** For modelled times where `throttle` is NULL; NULL: the schedule's own, if it has one. */
 	const struct tc_machine *machine;
-	uint64_t dilate;      /**< stretch modelled time by this factor; 0: 1 */
-	uint32_t cpu_threads; /**< for the CPU optimizer; 0: all cores */
+	uint64_t dilate;        /**< stretch modelled time by this factor; 0: 1 */
+	uint32_t cpu_threads;   /**< for the CPU optimizer; 0: all cores */
 	uint64_t random_delays; /**< tests: seed of random delays before tasks; 0: none */
 	const struct tc_timing_sink *timing; /**< receives measured times (divided by dilate) */
 };
@@ -172,15 +174,19 @@ struct tc_replay_facts {
 	uint64_t run_ps; /**< from the first command to the last end, not divided by dilate */
 	/** Compute whose checks and stamps took longer than it was to last: raise `dilate`. */
 	uint64_t overrun_commands, overrun_ps;
-	uint64_t bounced_bytes; /**< passed through an aligned buffer on their way to or from a drive */
+	uint64_t
+	    bounced_bytes; /**< passed through an aligned buffer on their way to or from a drive */
 };
 
 /**
- * What the engine predicts for a stored schedule: as it is, but for drive commands, which move whole
- * 4 KiB blocks here. The sink receives the timing of every command.
+ * What the engine predicts for a stored schedule. Drive commands move whole 4 KiB blocks here. With
+ * `paced` (--throttle) the machine's own costs of hooks, launches and host calls count, which a
+ * paced replay keeps. Else it is what this executor does as fast as it goes: issuing a command
+ * costs `launch_ps` once, as calibrate measured, hooks and host calls nothing.
+ * The sink receives the timing of every command.
  */
 enum tc_status tc_replay_predict(const struct tc_schedule *schedule,
-                                 const struct tc_machine *machine,
+                                 const struct tc_machine *machine, bool paced,
                                  const struct tc_timing_sink *timing, struct tc_error *error);
 
 struct tc_replay;

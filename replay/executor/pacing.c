@@ -19,9 +19,10 @@
 
 /* ---------------------------------------------------------------- prediction */
 
-/** Hands commands on, with the bytes that really move. */
+/** Hands commands on as the executor runs them. */
 struct padding {
 	struct tc_sink next;
+	bool paced;
 };
 
 static enum tc_status pad_begin(void *self, const struct tc_plan_info *info, struct tc_error *error)
@@ -38,6 +39,13 @@ static enum tc_status pad_command(void *self, const struct tc_command *command,
 	bool drive = command->queue == TC_QUEUE_NVME_READ || command->queue == TC_QUEUE_NVME_WRITE;
 	if (drive && !tc_align_up(command->bytes, BLOCK_BYTES, &padded.bytes))
 		padded.bytes = command->bytes;
+	if (!padding->paced) {
+		/* One hand-over a command, no kernels, nobody's hooks; nothing is allocated. */
+		padded.launches = command->queue == TC_QUEUE_HOST ? 0 : 1;
+		padded.hooks = 0;
+		if (command->queue == TC_QUEUE_HOST)
+			padded.duration_ps = 0;
+	}
 	return padding->next.command(padding->next.self, &padded, error);
 }
 
@@ -48,12 +56,12 @@ static enum tc_status pad_end(void *self, const struct tc_plan_end *end, struct 
 }
 
 enum tc_status tc_replay_predict(const struct tc_schedule *schedule,
-                                 const struct tc_machine *machine,
+                                 const struct tc_machine *machine, bool paced,
                                  const struct tc_timing_sink *timing, struct tc_error *error)
 {
 	struct tc_engine *engine;
 	TC_TRY(tc_engine_create(machine, timing, &engine, error));
-	struct padding padding = {.next = tc_engine_sink(engine)};
+	struct padding padding = {.next = tc_engine_sink(engine), .paced = paced};
 	struct tc_sink sink = {
 	    .self = &padding, .begin = pad_begin, .command = pad_command, .end = pad_end};
 	enum tc_status status = tc_schedule_play(schedule, &sink, error);
@@ -80,7 +88,7 @@ enum tc_status tci_pace_create(const struct tc_schedule *schedule, const struct 
 	if (*durations_ps == NULL)
 		return tc_error_no_memory(error, "durations", count * sizeof **durations_ps);
 	struct tc_timing_sink sink = {*durations_ps, record};
-	return tc_replay_predict(schedule, machine, &sink, error);
+	return tc_replay_predict(schedule, machine, true, &sink, error);
 }
 
 uint64_t tci_issue_cost_ps(const struct tc_command *command, const struct tc_machine *machine)

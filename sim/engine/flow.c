@@ -74,18 +74,36 @@ static enum tc_status number_resources(struct tc_engine *engine, struct numbers 
 	return TC_OK;
 }
 
-static void use(struct tc_flow *route, uint32_t resource)
+static void use_often(struct tc_flow *route, uint32_t resource, uint32_t weight)
 {
 	if (resource == ABSENT)
 		return;
 	route->resources[route->resource_count] = (uint8_t)resource;
-	route->weights[route->resource_count] = 1;
+	route->weights[route->resource_count] = weight;
 	route->resource_count++;
 }
 
-static void set_routes(struct tci_flows *flows, const struct numbers *numbers, uint32_t lane,
+static void use(struct tc_flow *route, uint32_t resource)
+{
+	use_often(route, resource, 1);
+}
+
+/** What a flow of the route gets with the machine to itself. */
+static uint64_t rate_alone(const struct tci_flows *flows, const struct tc_flow *route)
+{
+	uint64_t rate = UINT64_MAX;
+	for (uint32_t i = 0; i < route->resource_count; i++) {
+		uint64_t share = flows->capacity[route->resources[i]] / route->weights[i];
+		rate = share < rate ? share : rate;
+	}
+	return rate;
+}
+
+static void set_routes(struct tc_engine *engine, const struct numbers *numbers, uint32_t lane,
                        enum tc_queue queue, uint32_t drive)
 {
+	struct tci_flows *flows = &engine->flows;
+	uint32_t copies = tc_machine_dram_weight(engine->machine);
 	for (int variant = 0; variant < TCI_VARIANTS; variant++) {
 		struct tc_flow *route = &flows->routes[lane][variant];
 		bool from_drive = queue == TC_QUEUE_NVME_READ ||
@@ -103,12 +121,8 @@ static void set_routes(struct tci_flows *flows, const struct numbers *numbers, u
 			use(route, numbers->duplex);
 		}
 		if (queue != TC_QUEUE_GPU_NVME)
-			use(route, numbers->dram);
-		uint64_t rate = UINT64_MAX;
-		for (uint32_t i = 0; i < route->resource_count; i++)
-			if (flows->capacity[route->resources[i]] < rate)
-				rate = flows->capacity[route->resources[i]];
-		flows->route_rate[lane][variant] = rate;
+			use_often(route, numbers->dram, up || down ? copies : 1);
+		flows->route_rate[lane][variant] = rate_alone(flows, route);
 	}
 }
 
@@ -153,7 +167,7 @@ enum tc_status tci_flows_init(struct tc_engine *engine, struct tc_error *error)
 		enum tc_queue queue = engine->lanes[lane].queue;
 		uint32_t drive = (lane - engine->first_lane[queue]) % numbers.drives;
 		if (queue != TC_QUEUE_COMPUTE)
-			set_routes(flows, &numbers, lane, queue, drive);
+			set_routes(engine, &numbers, lane, queue, drive);
 	}
 	flows->pageable_cap[0] =
 	    scale_ppm(tc_rate_units(machine->h2d.bytes_per_s), machine->pageable_ppm);

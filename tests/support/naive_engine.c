@@ -92,14 +92,15 @@ static struct tc_flow flow_of(const struct naive *n, size_t i, uint64_t *capacit
 	                          m->nvme_read.bytes_per_s, m->nvme_write.bytes_per_s,
 	                          m->nvme_mixed_bytes_per_s};
 	struct tc_flow flow = {0};
+	bool link = at(n, i)->queue == TC_QUEUE_H2D || at(n, i)->queue == TC_QUEUE_D2H;
 	for (int r = 0; r < R_COUNT; r++) {
 		capacity[r] = tc_rate_units(rate[r]);
 		if (!table[at(n, i)->queue][r] || rate[r] == 0)
 			continue;
 		flow.resources[flow.resource_count] = (uint8_t)r;
-		flow.weights[flow.resource_count++] = 1;
+		flow.weights[flow.resource_count++] =
+		    link && r == R_DRAM && m->copy_dram_weight > 1 ? m->copy_dram_weight : 1;
 	}
-	bool link = at(n, i)->queue == TC_QUEUE_H2D || at(n, i)->queue == TC_QUEUE_D2H;
 	if (link && at(n, i)->pageable) {
 		uint64_t own = capacity[at(n, i)->queue == TC_QUEUE_H2D ? R_H2D : R_D2H];
 		flow.cap = (uint64_t)((naive_work)own * m->pageable_ppm / 1000000);
