@@ -235,6 +235,20 @@ enum tc_status tc_content_remember(struct tc_content_hashes *hashes, uint32_t te
                                    uint64_t version, const void *memory, uint64_t bytes,
                                    struct tc_error *error);
 /**
+ * The same in parts, so that several threads can hash what is still in their caches: a note is begun,
+ * hashed in any order, each range by one thread, and kept. Nobody sees it before; a note that is not
+ * kept is dropped with free().
+ */
+struct tc_content_note;
+enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes,
+                                     struct tc_content_note **note, struct tc_error *error);
+/** @param memory the whole tensor @param offset of the range: whole 64 KiB blocks, but for the end */
+void tc_content_note_hash(struct tc_content_note *note, const void *memory, uint64_t offset,
+                          uint64_t bytes);
+/** The note is the table's afterwards, or freed where that fails. */
+enum tc_status tc_content_note_keep(struct tc_content_hashes *hashes, uint32_t tensor,
+                                    struct tc_content_note *note, struct tc_error *error);
+/**
  * As tc_content_check(). `*known` is false when nothing was remembered of the tensor, or only later
  * versions: the content is synthetic. A later version than the first remembered one that is neither
  * of the two newest is wrong (`offset`): nobody can have computed it by now, or it is forgotten.

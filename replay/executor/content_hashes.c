@@ -20,7 +20,7 @@
 #define SAMPLE_EVERY 8ull
 
 /** The hashes of one version of a tensor. */
-struct block_hashes {
+struct tc_content_note {
 	uint64_t version, bytes;
 	uint32_t users;
 	uint64_t blocks[];
@@ -30,8 +30,8 @@ struct block_hashes {
 struct hashed_tensor {
 	uint32_t tensor;
 	bool used;
-	uint64_t first_version;                       /**< before it, content is synthetic */
-	struct block_hashes *versions[VERSIONS_KEPT]; /**< newest first */
+	uint64_t first_version;                          /**< before it, content is synthetic */
+	struct tc_content_note *versions[VERSIONS_KEPT]; /**< newest first */
 };
 
 /** Open addressing with linear probing, at most half full. */
@@ -62,7 +62,7 @@ enum tc_status tc_content_hashes_create(struct tc_content_hashes **hashes, struc
 }
 
 /** Under the lock. */
-static void release(struct block_hashes *set)
+static void release(struct tc_content_note *set)
 {
 	if (set != NULL && --set->users == 0)
 		free(set);
@@ -108,7 +108,7 @@ static bool grow(struct hash_table *table)
 }
 
 /** Under the lock: put `set` among the versions of its tensor, the oldest one drops out. */
-static bool keep(struct hash_table *table, uint32_t tensor, struct block_hashes *set)
+static bool keep(struct hash_table *table, uint32_t tensor, struct tc_content_note *set)
 {
 	if (2 * (table->used + 1) > table->capacity && !grow(table))
 		return false;
@@ -121,7 +121,7 @@ static bool keep(struct hash_table *table, uint32_t tensor, struct block_hashes 
 	if (set->version < place->first_version)
 		place->first_version = set->version;
 	for (unsigned k = 0; k < VERSIONS_KEPT && set != NULL; k++) {
-		struct block_hashes *there = place->versions[k];
+		struct tc_content_note *there = place->versions[k];
 		if (there != NULL && there->version > set->version)
 			continue;
 		place->versions[k] = set;
@@ -145,39 +145,61 @@ static uint64_t hash_block(const void *memory, uint64_t total, uint64_t block)
 	return XXH64((const char *)memory + start, (size_t)bytes, block);
 }
 
+enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes,
+                                     struct tc_content_note **note, struct tc_error *error)
+{
+	uint64_t count = block_count(bytes), size;
+	struct tc_content_note *made = NULL;
+	if (tc_mul_u64(count, sizeof made->blocks[0], &size) &&
+	    tc_add_u64(size, sizeof *made, &size) && size <= SIZE_MAX)
+		made = malloc((size_t)size);
+	*note = made;
+	if (made == NULL)
+		return tc_error_no_memory(error, "hashes of computed content",
+		                          count * sizeof made->blocks[0]);
+	made->version = version;
+	made->bytes = bytes;
+	made->users = 1;
+	return TC_OK;
+}
+
+void tc_content_note_hash(struct tc_content_note *note, const void *memory, uint64_t offset,
+                          uint64_t bytes)
+{
+	uint64_t last = block_count(offset + bytes);
+	for (uint64_t k = offset / HASH_BLOCK_BYTES; k < last; k++)
+		note->blocks[k] = hash_block(memory, note->bytes, k);
+}
+
+enum tc_status tc_content_note_keep(struct tc_content_hashes *hashes, uint32_t tensor,
+                                    struct tc_content_note *note, struct tc_error *error)
+{
+	pthread_mutex_lock(&hashes->table->mutex);
+	bool kept = keep(hashes->table, tensor, note);
+	pthread_mutex_unlock(&hashes->table->mutex);
+	if (kept)
+		return TC_OK;
+	free(note);
+	return tc_error_no_memory(error, "the table of content hashes",
+	                          2 * hashes->table->capacity * sizeof(struct hashed_tensor));
+}
+
 enum tc_status tc_content_remember(struct tc_content_hashes *hashes, uint32_t tensor,
                                    uint64_t version, const void *memory, uint64_t bytes,
                                    struct tc_error *error)
 {
-	uint64_t count = block_count(bytes), size;
-	struct block_hashes *set = NULL;
-	if (tc_mul_u64(count, sizeof set->blocks[0], &size) &&
-	    tc_add_u64(size, sizeof *set, &size) && size <= SIZE_MAX)
-		set = malloc((size_t)size);
-	if (set == NULL)
-		return tc_error_no_memory(error, "hashes of computed content",
-		                          count * sizeof set->blocks[0]);
-	set->version = version;
-	set->bytes = bytes;
-	set->users = 1;
-	for (uint64_t k = 0; k < count; k++)
-		set->blocks[k] = hash_block(memory, bytes, k);
-	pthread_mutex_lock(&hashes->table->mutex);
-	bool kept = keep(hashes->table, tensor, set);
-	pthread_mutex_unlock(&hashes->table->mutex);
-	if (kept)
-		return TC_OK;
-	free(set);
-	return tc_error_no_memory(error, "the table of content hashes",
-	                          2 * hashes->table->capacity * sizeof(struct hashed_tensor));
+	struct tc_content_note *note;
+	TC_TRY(tc_content_note_begin(version, bytes, &note, error));
+	tc_content_note_hash(note, memory, 0, bytes);
+	return tc_content_note_keep(hashes, tensor, note, error);
 }
 
 /**
  * Under the lock: the hashes of a version, which the caller must release(). NULL when there are
  * none; `*known` then says whether there should be.
  */
-static struct block_hashes *find(struct hash_table *table, uint32_t tensor, uint64_t version,
-                                 bool *known)
+static struct tc_content_note *find(struct hash_table *table, uint32_t tensor, uint64_t version,
+                                    bool *known)
 {
 	*known = false;
 	if (table->capacity == 0)
@@ -187,7 +209,7 @@ static struct block_hashes *find(struct hash_table *table, uint32_t tensor, uint
 		return NULL;
 	*known = true;
 	for (unsigned k = 0; k < VERSIONS_KEPT; k++) {
-		struct block_hashes *set = place->versions[k];
+		struct tc_content_note *set = place->versions[k];
 		if (set != NULL && set->version == version) {
 			set->users++;
 			return set;
@@ -197,7 +219,7 @@ static struct block_hashes *find(struct hash_table *table, uint32_t tensor, uint
 }
 
 /** Offset of the first block whose hash is wrong, or UINT64_MAX. */
-static uint64_t compare(const struct block_hashes *set, const char *memory, uint64_t offset,
+static uint64_t compare(const struct tc_content_note *set, const char *memory, uint64_t offset,
                         uint64_t bytes, enum tc_verify how)
 {
 	uint64_t end = offset + bytes, last = block_count(set->bytes);
@@ -224,7 +246,7 @@ uint64_t tc_content_check_hashes(const struct tc_content_hashes *hashes, uint32_
 {
 	struct hash_table *table = hashes->table;
 	pthread_mutex_lock(&table->mutex);
-	struct block_hashes *set = find(table, tensor, version, known);
+	struct tc_content_note *set = find(table, tensor, version, known);
 	pthread_mutex_unlock(&table->mutex);
 	if (how == TC_VERIFY_OFF && set == NULL)
 		return UINT64_MAX;

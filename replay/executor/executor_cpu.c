@@ -13,8 +13,10 @@
 
 #include "executor.h"
 
-/** Parameters of one part of an update, a multiple of the 16 that a cache line holds. */
+/** Parameters of one part of an update: whole blocks of hashes, and its state fits into a cache. */
 #define PART_ELEMENTS UINT64_C(65536)
+/** Less is looked at sooner than helpers are awake. */
+#define WORTH_A_TEAM_BYTES (UINT64_C(1) << 20)
 /** Gradients that are mapped at a time, on the stack. */
 #define PIECE_ELEMENTS 2048u
 
@@ -107,7 +109,18 @@ struct adam_work {
 	float *master, *exp_avg, *exp_avg_sq;
 	const unsigned char *gradient;
 	uint64_t count;
+	struct tc_content_note *notes[3]; /**< of the state in that order; NULL: not to be hashed */
 };
+
+/** What was written is hashed while it is in the cache. */
+static void note_part(const struct adam_work *work, uint64_t first, uint64_t last)
+{
+	float *const state[] = {work->master, work->exp_avg, work->exp_avg_sq};
+	for (int i = 0; i < 3; i++)
+		if (work->notes[i] != NULL)
+			tc_content_note_hash(work->notes[i], state[i], first * sizeof(float),
+			                     (last - first) * sizeof(float));
+}
 
 static void adam_part(void *self, uint64_t number)
 {
@@ -121,6 +134,7 @@ static void adam_part(void *self, uint64_t number)
 		tc_adam_update(&work->adam, work->master + e, gradient, work->exp_avg + e,
 		               work->exp_avg_sq + e, count);
 	}
+	note_part(work, first, last);
 }
 
 static void remember(struct tc_replay *replay, uint32_t tensor, uint64_t version,
@@ -129,6 +143,31 @@ static void remember(struct tc_replay *replay, uint32_t tensor, uint64_t version
 	struct tc_error error = {0};
 	if (tc_content_remember(replay->hashes, tensor, version, memory, bytes, &error) != TC_OK)
 		tci_abort_run(replay, error.status, "%s", error.text);
+}
+
+static void begin_notes(struct tc_replay *replay, const struct tc_command *command,
+                        const uint32_t state[3], struct adam_work *work)
+{
+	const uint64_t *after = replay->after + replay->first_after[command->id];
+	for (int i = 0; i < 3 && replay->options.verify != TC_VERIFY_OFF; i++) {
+		const struct tc_bind *bind = &command->binds[state[i]];
+		struct tc_error error = {0};
+		if (replay->computed[bind->tensor] &&
+		    tc_content_note_begin(after[state[i]], bind->bytes, &work->notes[i], &error))
+			tci_abort_run(replay, error.status, "%s", error.text);
+	}
+}
+
+static void keep_notes(struct tc_replay *replay, const struct tc_command *command,
+                       const uint32_t state[3], const struct adam_work *work)
+{
+	for (int i = 0; i < 3; i++) {
+		struct tc_error error = {0};
+		if (work->notes[i] != NULL &&
+		    tc_content_note_keep(replay->hashes, command->binds[state[i]].tensor,
+		                         work->notes[i], &error) != TC_OK)
+			tci_abort_run(replay, error.status, "%s", error.text);
+	}
 }
 
 static void update_one(struct tc_replay *replay, const struct tc_command *command,
@@ -155,25 +194,42 @@ static void update_one(struct tc_replay *replay, const struct tc_command *comman
 	                         .count = gradient->bytes / sizeof(float)};
 	if (work.adam.step == 0)
 		work.adam.step = 1;
+	begin_notes(replay, command, state, &work);
 	tci_team_run(replay->team, adam_part, &work,
 	             (work.count + PART_ELEMENTS - 1) / PART_ELEMENTS);
-	for (int i = 0; i < 3 && replay->options.verify != TC_VERIFY_OFF; i++)
-		if (replay->computed[command->binds[state[i]].tensor])
-			remember(replay, command->binds[state[i]].tensor, after[state[i]],
-			         memory[i], command->binds[state[i]].bytes);
+	keep_notes(replay, command, state, &work);
 }
 
+struct reads {
+	struct tc_replay *replay;
+	const struct tc_command *command;
+};
+
+static void check_read(void *self, uint64_t number)
+{
+	const struct reads *reads = self;
+	const struct tc_bind *bind = &reads->command->binds[number];
+	if (bind->tensor == TC_NONE || bind->access == TC_WRITE || tci_stopping(reads->replay))
+		return;
+	(void)tci_check(reads->replay, reads->command, bind->tensor, bind->version, 0,
+	                tci_at(reads->replay, bind->pool, bind->offset), bind->bytes, "read by");
+}
+
+/** @return the run may go on */
 static bool check_reads(struct tc_replay *replay, const struct tc_command *command)
 {
-	bool sound = true;
-	for (uint32_t b = 0; b < command->bind_count && sound; b++) {
-		const struct tc_bind *bind = &command->binds[b];
-		if (bind->tensor == TC_NONE || bind->access == TC_WRITE)
-			continue;
-		sound = tci_check(replay, command, bind->tensor, bind->version, 0,
-		                  tci_at(replay, bind->pool, bind->offset), bind->bytes, "read by");
-	}
-	return sound;
+	struct reads reads = {replay, command};
+	uint64_t bytes = 0;
+	if (replay->options.verify == TC_VERIFY_OFF)
+		return true;
+	for (uint32_t b = 0; b < command->bind_count; b++)
+		bytes += command->binds[b].bytes;
+	if (bytes >= WORTH_A_TEAM_BYTES)
+		tci_team_run(replay->team, check_read, &reads, command->bind_count);
+	else
+		for (uint32_t b = 0; b < command->bind_count; b++)
+			check_read(&reads, b);
+	return !tci_stopping(replay);
 }
 
 /** Written binds that are no part of an Adam update. */
