@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibrate.h"
 #include "calibrate_parts.h"
 
 /** The head says medium: each value has a confidence of its own. */
@@ -75,11 +76,10 @@ static void put_measured(struct description *description, const char *path, uint
                          struct tci_measured measured, const char *how)
 {
 	char source[LONGEST_SOURCE];
-	(void)snprintf(source, sizeof source,
-	               "measured by tencache-replay calibrate: %s, median of %" PRIu32
-	               ", spread %" PRIu32 ".%" PRIu32 " %%",
-	               how, measured.samples, measured.spread_ppm / 10000,
-	               measured.spread_ppm / 1000 % 10);
+	(void)snprintf(
+	    source, sizeof source,
+	    TCI_MEASURED ": %s, median of %" PRIu32 ", spread %" PRIu32 ".%" PRIu32 " %%", how,
+	    measured.samples, measured.spread_ppm / 10000, measured.spread_ppm / 1000 % 10);
 	put(description, path,
 	    sourced("value", number(value), source, confidence_of(measured.spread_ppm)));
 }
@@ -123,8 +123,8 @@ static void put_curve(struct description *description, const char *path,
 	qsort(spreads, curve->count, sizeof *spreads, compare_spreads);
 	uint32_t usual = spreads[curve->count / 2], worst = spreads[curve->count - 1];
 	(void)snprintf(source, sizeof source,
-	               "measured by tencache-replay calibrate: %s, medians of at least %" PRIu32
-	               ", spread %" PRIu32 ".%" PRIu32 " %%, at most %" PRIu32 ".%" PRIu32 " %%",
+	               TCI_MEASURED ": %s, medians of at least %" PRIu32 ", spread %" PRIu32
+	                            ".%" PRIu32 " %%, at most %" PRIu32 ".%" PRIu32 " %%",
 	               how, fewest, usual / 10000, usual / 1000 % 10, worst / 10000,
 	               worst / 1000 % 10);
 	json_t *value = sourced("points", points_of(curve, divisor), source, confidence_of(usual));

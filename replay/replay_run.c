@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "calibrate.h"
 #include "replay_session.h"
 #include "tencache/units.h"
 #include "verbs.h"
@@ -168,12 +169,29 @@ static enum tc_status print(struct tci_session *session, struct tc_error *error)
 	return TC_OK;
 }
 
+/** Was anything of the machine measured by `calibrate`, here or elsewhere? */
+static bool is_measured(const struct tc_machine *machine)
+{
+	size_t count;
+	const struct tc_machine_value *values = tc_machine_values(machine, &count);
+	for (size_t i = 0; i < count; i++)
+		if (strncmp(values[i].source, TCI_MEASURED, strlen(TCI_MEASURED)) == 0)
+			return true;
+	return false;
+}
+
 static void warn(const struct tci_session *session)
 {
 	const struct tc_replay_facts *facts = &session->facts;
 	char text[TC_UNIT_TEXT_BYTES];
 	if (session->options.common.quiet)
 		return;
+	if (!session->options.throttle && !is_measured(session->machine))
+		fprintf(stderr,
+		        "tencache-replay: the prediction is for %s, the measurement is this "
+		        "computer as fast as it goes: pace it with --throttle, or describe this "
+		        "computer with `tencache-replay calibrate` and name that with --machine\n",
+		        session->machine->name);
 	/* A percent of the run: below it, waiting lanes make up for it. */
 	if (session->options.throttle && facts->overrun_ps > facts->run_ps / 100)
 		fprintf(

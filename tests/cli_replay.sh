@@ -42,6 +42,9 @@ for word in time forward optimizer stall h2d nvme_write "no wrong byte" "storage
 done
 nothing_left "a run"
 
+expect 0 "a preset, not paced" --trace $trace --nvme-dir "$work/nvme" --scale 256 --iterations 1
+says err "the prediction is for a100-40" "a preset, not paced"
+
 expect 0 "striped, sync, JSON" "${base[@]}" --policy lru:state=nvme --nvme-dir "$work/second" \
 	--storage sync --json
 python3 - "$work/out" <<'PYTHON' || fail "the JSON document"
