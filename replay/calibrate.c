@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "calibrate_parts.h"
+#include "folders.h"
 #include "partial_file.h"
 #include "verbs.h"
 
@@ -59,6 +60,7 @@ static enum tc_status prepare(struct run *run, struct tc_error *error)
 	TC_TRY(tc_device_find(options->device, &calibration->device, error));
 	TC_TRY(tc_storage_find(options->storage, &calibration->storage, error));
 	TC_TRY(tc_machine_load(options->base, NULL, &run->base, error));
+	TC_TRY(tci_folders_make(options->directories, options->directory_count, error));
 	return tci_partial_open(&run->file, options->output, "a machine description", error);
 }
 

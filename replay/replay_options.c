@@ -39,7 +39,7 @@ static const struct tci_option table[] = {
      "plan for and predict with this machine (default: " TCI_DEFAULT_MACHINE ")",
      TCI_OPTION_MACHINE},
     {"device", "host", "what plays the GPU (default: host)", OPTION_DEVICE},
-    {"nvme-dir", "DIR", "directory on the drive; several are striped", OPTION_NVME_DIR},
+    {"nvme-dir", "DIR", "folder on the drive, made if missing; several are striped", OPTION_NVME_DIR},
     {"storage", "auto|io_uring|sync", "how files are read and written (default: auto)",
      OPTION_STORAGE},
     {"depth", "N", "I/Os in flight (default: 8)", OPTION_DEPTH},

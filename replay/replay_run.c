@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "calibrate.h"
+#include "folders.h"
 #include "replay_session.h"
 #include "tencache/units.h"
 #include "verbs.h"
@@ -214,6 +215,8 @@ static enum tc_status run(struct tci_session *session, struct watcher *watcher,
 	TC_TRY(predict(session, error));
 	if (atomic_load(&watcher->caught) != 0)
 		return tc_error_set(error, TC_IO, "stopped before the replay began");
+	TC_TRY(tci_folders_make(session->options.directories, session->options.directory_count,
+	                        error));
 	TC_TRY(measure(session, watcher, error));
 	warn(session);
 	TC_TRY(print(session, error));

@@ -42,8 +42,11 @@ for word in time forward optimizer stall h2d nvme_write "no wrong byte" "storage
 done
 nothing_left "a run"
 
-expect 0 "a preset, not paced" --trace $trace --nvme-dir "$work/nvme" --scale 256 --iterations 1
+expect 0 "a preset, not paced" --trace $trace --nvme-dir "$work/made" --scale 256 --iterations 1
 says err "the prediction is for a100-40" "a preset, not paced"
+rmdir "$work/made" || fail "a folder that was missing was not made, or is not empty"
+expect 2 "a folder in none" "${base[@]}" --nvme-dir "$work/none/nvme"
+says err "cannot make this folder" "a folder in none"
 
 expect 0 "striped, sync, JSON" "${base[@]}" --policy lru:state=nvme --nvme-dir "$work/second" \
 	--storage sync --json
@@ -116,7 +119,7 @@ expect 2 "unknown storage" "${base[@]}" --storage ioring
 expect 2 "no file" --trace "$work/none.json"
 expect 2 "no directory" --trace $trace --scale 256 --policy 10cache --iterations 1
 says err "--nvme-dir" "no directory"
-expect 2 "a directory that is not there" --trace $trace --scale 256 --nvme-dir "$work/none"
+expect 2 "a directory that is not there" --trace $trace --scale 256 --nvme-dir "$work/none/nvme"
 expect 2 "unlimited memory" --trace $trace --policy ideal
 says err "unlimited memory" "ideal"
 expect 3 "too small" --trace $trace --policy lru --gpu-memory 1500MiB --scale 16

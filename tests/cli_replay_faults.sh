@@ -155,7 +155,7 @@ kill -TERM $pid
 finished "directory removed" 1 "stopped by SIGTERM"
 [ ! -e "$nvme" ] && pass || fail "the removed directory came back"
 mkdir "$nvme"
-ends 2 "no directory" "$work/none" "$replay" "${trace[@]}" --nvme-dir "$work/none"
+ends 2 "no directory" "$work/none" "$replay" "${trace[@]}" --nvme-dir "$work/none/nvme"
 ends 2 "a file for a directory" "" "$replay" "${trace[@]}" --nvme-dir "$replay"
 ends 2 "--nvme-dir is missing" "--nvme-dir" "$replay" "${trace[@]}"
 if [ "$(id -u)" != 0 ]; then
