@@ -202,6 +202,7 @@ void tci_check_trace(struct tci_reader *reader)
 	check_counts(reader);
 	if (reader->lives == NULL || reader->fatal != TC_OK)
 		return;
+	tci_gradients_end(reader);
 	check_buckets(reader);
 	check_modules(reader);
 	reader->subject.line = 0;

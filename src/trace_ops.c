@@ -387,7 +387,11 @@ void tci_begin_ops(struct tci_reader *reader)
 		return;
 	}
 	for (uint32_t i = 0; i < trace->tensor_count; i++)
-		reader->lives[i] = (struct tci_life){TC_NONE, TC_NONE, TC_NONE, 0, 0, false, false};
+		reader->lives[i] =
+		    (struct tci_life){.allocated = TC_NONE,
+		                      .freed = TC_NONE,
+		                      .freed_eager = TC_NONE,
+		                      .gradient = {.event = TC_NONE, .late_op = TC_NONE}};
 }
 
 static void read_identity(struct tci_reader *reader, const struct tci_json *object, uint32_t index,
@@ -451,4 +455,5 @@ void tci_read_op(struct tci_reader *reader, const struct tci_json *object)
 	read_numbers(reader, object, op);
 	check_ignored(reader, object);
 	live(reader, index);
+	tci_gradients_op(reader, index);
 }

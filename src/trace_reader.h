@@ -8,6 +8,7 @@
  *   trace_header.c   header
  *   trace_records.c  tensors, modules, events, unpacks
  *   trace_ops.c      ops and lifetimes
+ *   trace_gradients.c whether gradient events come when gradients are complete
  *   trace_check.c    what only the whole trace can tell: references, counts, hashes
  */
 #ifndef TENCACHE_SRC_TRACE_READER_H
@@ -29,12 +30,20 @@
 
 enum tci_section { TCI_TENSORS, TCI_MODULES, TCI_EVENTS, TCI_UNPACKS, TCI_OPS, TCI_SECTION_COUNT };
 
+/** Of a parameter: the last event of its gradient, and the first op that wrote that behind it. */
+struct tci_gradient {
+	uint32_t event;                            /* TC_NONE: none yet */
+	uint32_t late_op, late_tensor, late_event; /* late_op TC_NONE: none */
+	uint64_t late_line;
+};
+
 /** What is known of a tensor's life while the ops pass. Ops by index; TC_NONE: not yet. */
 struct tci_life {
 	uint32_t allocated, freed, freed_eager;
 	uint32_t mark;      /* of the last list that held it */
 	uint64_t range_end; /* in that list: end of its last sub-range */
 	bool written, used;
+	struct tci_gradient gradient;
 };
 
 /** What the current findings are about; the text is made only when there is one. */
@@ -77,6 +86,8 @@ struct tci_reader {
 
 	/* While ops pass. */
 	uint32_t last_event;
+	uint32_t passed_events; /* that come before the current op */
+	uint32_t backward_pass; /* the last "backward_start" of them; 0: none */
 	uint32_t first_backward_event;
 	enum tc_phase last_phase;
 	uint32_t last_micro_batch;
@@ -139,6 +150,11 @@ void tci_read_module(struct tci_reader *reader, const struct tci_json *object);
 void tci_read_event(struct tci_reader *reader, const struct tci_json *object);
 void tci_read_unpack(struct tci_reader *reader, const struct tci_json *object);
 void tci_read_op(struct tci_reader *reader, const struct tci_json *object);
+
+/** An op was read: its writes of gradients against the events so far. */
+void tci_gradients_op(struct tci_reader *reader, uint32_t index);
+/** All ops were read. */
+void tci_gradients_end(struct tci_reader *reader);
 
 /** Once all records of the sections before ops are there. */
 void tci_begin_ops(struct tci_reader *reader);

@@ -329,7 +329,8 @@ static void check_uses(uint32_t tensor)
 
 /**
  * Disturb the events as real models do: some modules have no backward event (the root's comes in
- * its place, so that the steps stay), some get it only after their ops.
+ * its place, so that the steps stay), some get it only after their ops, which then lie behind the
+ * event before.
  */
 static void disturb_events(struct test_builder *builder, uint64_t *random)
 {
@@ -341,10 +342,9 @@ static void disturb_events(struct test_builder *builder, uint64_t *random)
 		if (how == 0) {
 			event->subject = 0;
 		} else if (how == 1 && event[1].kind == TC_EVENT_GRADIENT) {
-			struct test_event late = event[0];
-			event[0] = event[1];
-			event[1] = late;
-			i++;
+			for (size_t o = 0; o < builder->op_count; o++)
+				if (builder->ops[o].event == i)
+					builder->ops[o].event--;
 		}
 	}
 }

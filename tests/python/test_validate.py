@@ -93,6 +93,28 @@ def _gradient_too_early(trace: Trace) -> None:
     late["w"].append(gradient["t"])
 
 
+def _gradient_added_to(trace: Trace) -> None:
+    event = next(event for event in trace.events if event["event"] == "gradient")
+    gradient = next(t for t in trace.tensors if t["kind"] == "grad" and t["of"] == event["t"])
+    late = next(op for op in trace.ops if op["phase"] == "b" and op["e"] > event["e"])
+    late["w"].append(gradient["t"])
+
+
+def _keep_gradients(trace: Trace) -> None:
+    """As with ``zero_grad(set_to_none=False)``: no births, no deaths, zeroed at the end."""
+    kept = [tensor for tensor in trace.tensors if tensor["kind"] == "grad"]
+    for tensor in kept:
+        tensor["persist"] = 1
+    ids = {tensor["t"] for tensor in kept}
+    for operator in trace.ops:
+        for key in ("a", "f", "fe"):
+            if key in operator:
+                operator[key] = [tensor for tensor in operator[key] if tensor not in ids]
+    zero = {"op": len(trace.ops), "name": "aten._foreach_zero_.default", "phase": "z", "cls": "elt"}
+    trace.ops.append({**zero, "e": trace.ops[-1]["e"], "w": sorted(ids)})
+    trace.header["counts"]["ops"] += 1
+
+
 DAMAGE: dict[str, tuple[Callable[[Trace], object], str]] = {
     "format": (lambda t: t.header.update(format="x"), "format is"),
     "version": (lambda t: t.header.update(version="2.0"), "version is 2.0"),
@@ -136,6 +158,7 @@ DAMAGE: dict[str, tuple[Callable[[Trace], object], str]] = {
     "late free": (lambda t: t.ops[-1]["f"].extend(t.ops[5].pop("f")), "last used by op"),
     "unpack": (_unneeded_unpack, "reads it anyway"),
     "gradient": (_gradient_too_early, "comes before its birth|before it is allocated"),
+    "gradient added to": (_gradient_added_to, "adds to tensor .* after its gradient event"),
     "recomputation": (lambda t: t.ops[9].update(rc=1), "outside of the backward pass"),
 }
 
@@ -153,6 +176,25 @@ def test_damage_is_found(sound: Trace, damage: str) -> None:
 
 def test_sound_trace_has_no_problem(sound: Trace) -> None:
     assert check_trace(sound)[0] == []
+
+
+def test_gradients_may_be_persistent(sound: Trace) -> None:
+    kept = copy.deepcopy(sound)
+    _keep_gradients(kept)
+    assert check_trace(kept)[0] == []
+    birth = next(op for op in kept.ops if op["phase"] == "b" and op.get("a"))
+    birth["a"].append(kept.ops[-1]["w"][0])
+    assert any("a grad" in problem for problem in check_trace(kept)[0])
+
+
+def test_persistent_gradients_may_be_zeroed_before_forward(sound: Trace) -> None:
+    kept = copy.deepcopy(sound)
+    _keep_gradients(kept)
+    zero = kept.ops.pop()
+    for operator in kept.ops:
+        operator["op"] += 1
+    kept.ops.insert(0, {**zero, "op": 0, "e": 0})
+    assert check_trace(kept)[0] == []
 
 
 def test_first_problems_are_shown_and_the_rest_counted(sound: Trace, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ class _Checker:
         last = len(self.trace.events) - 1
         bound = record["bound_at"]
         self._require(-1 <= bound <= last, f"{name}: bound_at {bound} is no event")
-        if bind["kind"] in ("grad", "saved"):
+        if bind["kind"] in ("grad", "saved") and not record.get("persist"):
             self._require(bound >= 0, f"{name}: cannot exist before the step")
         if bind["kind"] == "saved":
             self._require(bind.get("ord", -1) >= 0, f"{name}: a saved tensor without an ordinal")

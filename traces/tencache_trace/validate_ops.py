@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from .trace import Record, Trace
 
@@ -19,6 +19,9 @@ class OperatorRules:
         self.trace = trace
         self.problems: list[str] = []
         self._kinds = [record["kind"] for record in trace.tensors]
+        self._persistent = [
+            bool(record.get("persist", record["kind"] in PERSISTENT)) for record in trace.tensors
+        ]
         self._sizes = [record["bytes"] for record in trace.tensors]
         self._born: dict[int, int] = {}
         self._last_use: dict[int, int] = {}
@@ -41,9 +44,7 @@ class OperatorRules:
 
     def peak(self, frees: str) -> int:
         """Return the largest number of bytes alive at once; ``frees`` is "f" or "fe"."""
-        live = sum(
-            size for size, kind in zip(self._sizes, self._kinds, strict=True) if kind in PERSISTENT
-        )
+        live = sum(size for size, stays in zip(self._sizes, self._persistent, strict=True) if stays)
         highest = live
         for record in self.trace.ops:
             live += sum(self._sizes[tensor] for tensor in record.get("a", ()))
@@ -86,15 +87,22 @@ class OperatorRules:
     def _order(self, record: Record, event_before: int, phase_before: str) -> None:
         if record["e"] < event_before:
             self._problem(record, f"event {record['e']} after event {event_before}")
-        if PHASES.find(record["phase"]) < PHASES.find(phase_before):
+        zeroed_first = phase_before == "z" and self._before_forward(event_before)
+        if not zeroed_first and PHASES.find(record["phase"]) < PHASES.find(phase_before):
             self._problem(record, f"phase {record['phase']} after phase {phase_before}")
         kind = self.trace.events[record["e"]]["event"]
         if record["phase"] == "f" and kind in ("backward", "gradient", "optimizer"):
             self._problem(record, f"a forward operator after a {kind} event")
         if record.get("rc") and record["phase"] != "b":
             self._problem(record, "a recomputation outside of the backward pass")
-        if (kind == "optimizer") != (record["phase"] in "oz") and kind != "norm":
+        zeroed_first = record["phase"] == "z" and self._before_forward(record["e"])
+        expected = (kind == "optimizer") == (record["phase"] in "oz") or kind == "norm"
+        if not expected and not zeroed_first:
             self._problem(record, f"phase {record['phase']} after a {kind} event")
+
+    def _before_forward(self, event: int) -> bool:
+        """Persistent gradients may be zeroed there; PyTorch itself drops them at the end."""
+        return event >= 0 and self.trace.events[event]["event"] in ("start", "micro_batch")
 
     def _accesses(self, record: Record) -> None:
         index = record["op"]
@@ -113,14 +121,14 @@ class OperatorRules:
                 self._death(record, key, tensor)
 
     def _birth(self, record: Record, tensor: int) -> None:
-        if self._kinds[tensor] in PERSISTENT:
+        if self._persistent[tensor]:
             self._problem(record, f"allocates tensor {tensor}, a {self._kinds[tensor]}")
         if tensor in self._born:
             self._problem(record, f"allocates tensor {tensor} a second time")
         self._born[tensor] = record["op"]
 
     def _use(self, record: Record, tensor: int) -> None:
-        if self._kinds[tensor] in PERSISTENT:
+        if self._persistent[tensor]:
             return
         if tensor not in self._born:
             self._problem(record, f"uses tensor {tensor} before it is allocated")
@@ -129,7 +137,7 @@ class OperatorRules:
                 self._problem(record, f"uses tensor {tensor} after its '{key}'")
 
     def _death(self, record: Record, key: str, tensor: int) -> None:
-        if self._kinds[tensor] in PERSISTENT:
+        if self._persistent[tensor]:
             self._problem(record, f"frees tensor {tensor}, a {self._kinds[tensor]}")
         elif tensor not in self._born:
             self._problem(record, f"frees tensor {tensor} before it is allocated")
@@ -180,7 +188,7 @@ class OperatorRules:
         where = f"unpack of tensor {tensor} in the step of event {operators[0]['e']}"
         if any(tensor in operator.get("r", ()) for operator in operators):
             self.problems.append(f"{where}: an operator of the step reads it anyway")
-        if self._kinds[tensor] in PERSISTENT:
+        if self._persistent[tensor]:
             return
         if self._born.get(tensor, len(self.trace.ops)) > operators[-1]["op"]:
             self.problems.append(f"{where}: before it is allocated")
@@ -188,12 +196,15 @@ class OperatorRules:
             self.problems.append(f"{where}: after its last use")
 
     def _gradients(self) -> None:
-        """A gradient exists when its ``gradient`` event fires."""
+        """A gradient exists, and is complete, when its ``gradient`` event fires."""
+        self._complete()
         event_of_birth = {
             tensor: self.trace.ops[index]["e"] for tensor, index in self._born.items()
         }
         for record in self.trace.tensors:
             if record["kind"] != "grad" or "bound_at" not in record:
+                continue
+            if self._persistent[record["t"]]:
                 continue
             born = event_of_birth.get(record["t"])
             if born is None or born >= record["bound_at"]:
@@ -201,3 +212,23 @@ class OperatorRules:
                     f"tensor {record['t']}: its gradient event {record['bound_at']} comes before "
                     f"its birth after event {born}"
                 )
+
+    def _complete(self) -> None:
+        """Within a backward pass nothing adds to a gradient after its last event."""
+        events = self.trace.events
+        passes = [index for index, event in enumerate(events) if event["event"] == "backward_start"]
+        last = {
+            (event["t"], bisect_right(passes, index)): index
+            for index, event in enumerate(events)
+            if event["event"] == "gradient"
+        }
+        for record in self.trace.ops:
+            if record["phase"] != "b":
+                continue
+            for tensor in record.get("w", ()):
+                owner = self.trace.tensors[tensor].get("of")
+                event = last.get((owner, bisect_right(passes, record["e"])))
+                if self._kinds[tensor] == "grad" and event is not None and record["e"] >= event:
+                    self._problem(
+                        record, f"adds to tensor {tensor} after its gradient event {event}"
+                    )
