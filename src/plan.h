@@ -88,6 +88,7 @@ struct tc_planner {
 	void *policy_self;
 	bool declaring; /**< inside begin() */
 	bool optimizer_on_cpu, barrier, unlimited;
+	bool barrier_met; /**< an update of this iteration has come */
 	unsigned managed_kinds;
 	uint64_t alignment;
 

@@ -200,20 +200,32 @@ static void tci_update_versions(struct tci_update *update, uint32_t first_op, ui
 	}
 }
 
+static enum tc_status tci_discard_derived(struct tc_planner *planner, uint32_t gradient,
+                                          struct tc_error *error)
+{
+	for (uint32_t d = planner->tensors[gradient].first_derived; d != TC_NONE;
+	     d = planner->tensors[d].next_derived)
+		TC_TRY(tc_plan_discard(planner, d, error));
+	return TC_OK;
+}
+
+/** What the update consumed: gradients that die with it, and other forms of persistent ones. */
 static enum tc_status tci_update_discard_gradients(struct tc_planner *planner, uint32_t first_op,
                                                    uint32_t last_op, struct tc_error *error)
 {
 	for (uint32_t o = first_op; o <= last_op; o++) {
 		struct tc_ids frees = planner->trace->ops[o].frees;
+		struct tc_ids reads = planner->trace->ops[o].reads;
 		for (uint32_t i = 0; i < frees.count; i++) {
-			uint32_t t = frees.items[i];
-			if (planner->table[t].kind != TC_GRAD)
+			if (planner->table[frees.items[i]].kind != TC_GRAD)
 				continue;
-			TC_TRY(tc_plan_discard(planner, t, error));
-			for (uint32_t d = planner->tensors[t].first_derived; d != TC_NONE;
-			     d = planner->tensors[d].next_derived)
-				TC_TRY(tc_plan_discard(planner, d, error));
+			TC_TRY(tc_plan_discard(planner, frees.items[i], error));
+			TC_TRY(tci_discard_derived(planner, frees.items[i], error));
 		}
+		for (uint32_t i = 0; i < reads.count; i++)
+			if (planner->table[reads.items[i]].kind == TC_GRAD &&
+			    planner->trace->tensors[reads.items[i]].persistent)
+				TC_TRY(tci_discard_derived(planner, reads.items[i], error));
 	}
 	return TC_OK;
 }

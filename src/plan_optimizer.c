@@ -76,16 +76,24 @@ enum tc_status tci_derive_fp32_gradients(struct tc_planner *planner, struct tc_e
 	return TC_OK;
 }
 
-enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
-                                  struct tc_error *error)
+/**
+ * Copy a gradient to host memory for its update. A transient one leaves the GPU with that; of a
+ * persistent one a clean copy stays, which is as good a victim as any other.
+ */
+static enum tc_status tci_gradient_down(struct tc_planner *planner, uint32_t gradient,
+                                        struct tc_error *error)
 {
-	uint32_t gradient = planner->tensors[param].gradient_of_param;
-	if (gradient == TC_NONE || !planner->tensors[gradient].managed)
+	if (!planner->tensors[gradient].managed || !planner->optimizer_on_cpu)
 		return TC_OK;
-	if (!planner->optimizer_on_cpu || planner->tensors[gradient].slots[TC_GPU] == TCI_NO_SLOT)
-		return TC_OK;
-	struct tc_move_options options = TC_MOVE(TC_WHY_RELEASE);
-	options.keep_source = false;
+	uint32_t below = tci_latest_slot(planner, gradient, TC_CPU);
+	if (planner->tensors[gradient].slots[TC_GPU] == TCI_NO_SLOT)
+		/* A persistent one may have been evicted: that was its way down. */
+		return below == TCI_NO_SLOT
+		           ? TC_OK
+		           : tc_plan_gradient_done(planner, planner->slots[below].writer, error);
+	bool stays = planner->trace->tensors[gradient].persistent;
+	struct tc_move_options options = TC_MOVE(stays ? TC_WHY_HOME : TC_WHY_RELEASE);
+	options.keep_source = stays;
 	bool moved;
 	uint64_t id;
 	char label[TCI_LABEL_BYTES];
@@ -100,6 +108,28 @@ enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
 	return tc_plan_gradient_done(planner, id, error);
 }
 
+/** Is a persistent gradient added to once more in this iteration (by the next micro-batch)? */
+static bool tci_gradient_grows(const struct tc_planner *planner, uint32_t gradient)
+{
+	uint64_t next = tc_plan_next_use(planner, gradient);
+	if (!planner->trace->tensors[gradient].persistent || next >= planner->steps->step_count ||
+	    planner->steps->steps[next].phase != TC_BACKWARD)
+		return false;
+	for (uint32_t i = planner->touch_first[next]; i < planner->touch_first[next + 1]; i++)
+		if (planner->touches[i].tensor == gradient)
+			return planner->touches[i].writes > 0;
+	return false;
+}
+
+enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
+                                  struct tc_error *error)
+{
+	uint32_t gradient = planner->tensors[param].gradient_of_param;
+	if (gradient == TC_NONE || tci_gradient_grows(planner, gradient))
+		return TC_OK;
+	return tci_gradient_down(planner, gradient, error);
+}
+
 /** FP32 copies of the gradients that the ops read, converted on the CPU. */
 static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t first_op,
                                             uint32_t last_op, struct tc_error *error)
@@ -111,8 +141,7 @@ static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t
 			if (planner->table[t].kind != TC_GRAD)
 				continue;
 			if (tci_latest_slot(planner, t, TC_CPU) == TCI_NO_SLOT)
-				TC_TRY(tci_gradient_event(planner, planner->trace->tensors[t].of,
-				                          error));
+				TC_TRY(tci_gradient_down(planner, t, error));
 			if (derived == TC_NONE ||
 			    tci_latest_slot(planner, derived, TC_CPU) != TCI_NO_SLOT)
 				continue;
@@ -128,6 +157,23 @@ static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t
 				                    tci_label(planner, t, label));
 		}
 	}
+	return TC_OK;
+}
+
+/**
+ * With a barrier every gradient is on its way down before the first update. Those with an event are
+ * by then; the others, in a trace without events or of parameters that no hook watched, follow
+ * here, or have left as victims.
+ */
+static enum tc_status tci_gradients_before_updates(struct tc_planner *planner,
+                                                   struct tc_error *error)
+{
+	if (!planner->barrier || planner->barrier_met)
+		return TC_OK;
+	planner->barrier_met = true;
+	for (uint32_t t = 0; t < planner->trace->tensor_count; t++)
+		if (planner->table[t].kind == TC_GRAD)
+			TC_TRY(tci_gradient_down(planner, t, error));
 	return TC_OK;
 }
 
@@ -186,6 +232,7 @@ static enum tc_status tci_store_state(struct tc_planner *planner, uint32_t first
 static enum tc_status tci_default_update(struct tc_planner *planner, uint32_t first_op,
                                          uint32_t last_op, struct tc_error *error)
 {
+	TC_TRY(tci_gradients_before_updates(planner, error));
 	TC_TRY(tci_convert_gradients(planner, first_op, last_op, error));
 	TC_TRY(tci_load_state(planner, first_op, last_op, error));
 	TC_TRY(tc_plan_update(planner, first_op, last_op, NULL, error));
@@ -225,6 +272,7 @@ enum tc_status tci_optimizer_end(struct tc_planner *planner, struct tc_error *er
 			ids[count++] = planner->end_last[lane] - 1;
 	memset(planner->end_last, 0, sizeof planner->end_last);
 	memset(planner->barrier_last, 0, sizeof planner->barrier_last);
+	planner->barrier_met = false;
 	/* A real optimizer.step() waits for its updates; who reorders steps has none. */
 	return planner->optimizer_on_cpu && planner->reordered == NULL
 	           ? tc_plan_wait(planner, ids, count, error)

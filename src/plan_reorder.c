@@ -231,7 +231,9 @@ static uint32_t tci_last_gradient(const struct tci_flow *flow, uint32_t *tensor)
 	uint32_t last = TC_NONE;
 	for (uint32_t o = 0; o < trace->op_count; o++) {
 		struct tc_ids writes = trace->ops[o].writes;
-		for (uint32_t i = 0; trace->ops[o].phase != TC_OPTIMIZER && i < writes.count; i++)
+		enum tc_phase phase = trace->ops[o].phase;
+		for (uint32_t i = 0;
+		     phase != TC_OPTIMIZER && phase != TC_ZERO_GRAD && i < writes.count; i++)
 			if (trace->tensors[writes.items[i]].kind == TC_GRAD &&
 			    tci_position(flow, o, 0) >= tci_position(flow, last, 0)) {
 				last = o;

@@ -135,15 +135,18 @@ static enum tc_status tci_step_demand(struct tc_planner *planner, uint32_t step,
 	             : tci_step_infeasible(planner, step, tensor, planner->staging_pool, error);
 }
 
-static enum tc_status tci_step_birth(struct tc_planner *planner, uint32_t step, uint32_t tensor,
-                                     struct tc_error *error)
+/** Memory for what the step overwrites as a whole, born here or not. */
+static enum tc_status tci_step_birth(struct tc_planner *planner, uint32_t step,
+                                     const struct tci_touch *touch, struct tc_error *error)
 {
-	uint32_t pool = planner->birth_pool[planner->table[tensor].kind];
+	struct tci_tensor *tensor = &planner->tensors[touch->tensor];
+	uint32_t pool = planner->birth_pool[planner->table[touch->tensor].kind];
 	if (pool == TC_NO_POOL)
 		pool = planner->default_pool[TC_GPU];
-	if (planner->tensors[tensor].slots[TC_GPU] == TCI_NO_SLOT)
-		TC_TRY(tci_step_take(planner, step, pool, tensor, error));
-	planner->tensors[tensor].pinned_gradient = planner->tensors[tensor].has_gradient_event;
+	if (tensor->slots[TC_GPU] == TCI_NO_SLOT)
+		TC_TRY(tci_step_take(planner, step, pool, touch->tensor, error));
+	if (touch->born)
+		tensor->pinned_gradient = tensor->has_gradient_event;
 	return TC_OK;
 }
 
@@ -157,7 +160,7 @@ static enum tc_status tci_step_ensure(struct tc_planner *planner, uint32_t step,
 		if (!tensor->managed)
 			continue;
 		if (touch->access == TC_WRITE) {
-			TC_TRY(tci_step_birth(planner, step, touch->tensor, error));
+			TC_TRY(tci_step_birth(planner, step, touch, error));
 			continue;
 		}
 		if (tci_latest_slot(planner, touch->tensor, TC_GPU) != TCI_NO_SLOT)

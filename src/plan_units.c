@@ -43,11 +43,13 @@ static void tci_units_by_event(struct tc_planner *planner)
 	}
 }
 
+/** A persistent gradient does not count: what scales it in place is part of taking the norm. */
 static bool tci_writes_what_lasts(const struct tc_trace *trace, uint32_t op)
 {
 	struct tc_ids writes = trace->ops[op].writes;
 	for (uint32_t i = 0; i < writes.count; i++)
-		if (trace->tensors[writes.items[i]].persistent)
+		if (trace->tensors[writes.items[i]].persistent &&
+		    trace->tensors[writes.items[i]].kind != TC_GRAD)
 			return true;
 	return false;
 }

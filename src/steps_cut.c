@@ -1,6 +1,8 @@
 /*
- * Where steps begin. A step is a run of ops with the same last event; without events, of the same
- * phase and module. `op` cuts before each op. `layer` joins steps that lie between two events of
+ * Where steps begin. A step is a run of ops with the same last event, cut where the optimizer phase
+ * begins or ends inside it: no event tells the last update from what zeroes gradients after it, and
+ * yet one may run on the CPU and the other on the GPU. Without events, a run of the same phase and
+ * module. `op` cuts before each op. `layer` joins steps that lie between two events of
  * modules of one layer: the last event before the step and the first one after it that concern a
  * module or a gradient belong to that layer, and the phase stays.
  */
@@ -16,7 +18,8 @@ static bool begins_step(const struct tci_derive *derive, uint32_t i)
 	if (i == 0 || derive->steps->granularity == TC_GRANULARITY_OP)
 		return true;
 	if (derive->trace->has_events)
-		return op->event != op[-1].event;
+		return op->event != op[-1].event ||
+		       (op->phase == TC_OPTIMIZER) != (op[-1].phase == TC_OPTIMIZER);
 	return op->module == TC_NONE || op->module != op[-1].module || op->phase != op[-1].phase;
 }
 

@@ -26,8 +26,10 @@ static void test_equal_sizes(void **state)
 	struct tc_machine *machine = plan_case_machine(NULL);
 	struct contents_totals totals = {0};
 	for (uint64_t seed = 1; seed <= TRACES; seed++) {
-		const struct test_limits limits = {
-		    .equal_sizes = true, .layers = 4, .no_optimizer = seed % 9 == 0};
+		const struct test_limits limits = {.equal_sizes = true,
+		                                   .layers = 4,
+		                                   .no_optimizer = seed % 9 == 0,
+		                                   .persistent_gradients = seed % 8 >= 5};
 		struct tc_trace *trace = test_random_trace(seed, &limits);
 		const char *policy = policies[seed % POLICIES];
 		uint64_t least, most, random = seed;

@@ -31,8 +31,10 @@ struct subject {
 
 static struct subject subject_new(uint64_t seed, struct tc_machine *machine)
 {
-	const struct test_limits limits = {
-	    .layers = 3, .modules_per_layer = 2, .no_events = seed % 10 == 5};
+	const struct test_limits limits = {.layers = 3,
+	                                   .modules_per_layer = 2,
+	                                   .no_events = seed % 10 == 5,
+	                                   .persistent_gradients = seed % 8 == 3 || seed % 8 == 5};
 	struct subject s = {.trace = seed % 2 == 0 ? orders_random_trace(seed)
 	                                           : test_random_trace(seed, &limits)};
 	s.plan = (struct plan_case){

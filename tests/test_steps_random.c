@@ -226,7 +226,8 @@ static bool naive_begins(uint32_t op)
 		    layers[2] == layers[3])
 			return false;
 	}
-	return ops[op].event != ops[op - 1].event;
+	bool updates = ops[op].phase == TC_OPTIMIZER, updated = ops[op - 1].phase == TC_OPTIMIZER;
+	return ops[op].event != ops[op - 1].event || updates != updated;
 }
 
 static void check_cuts(void)
@@ -360,7 +361,7 @@ static void give_parents_params(struct test_builder *builder, uint64_t *random)
 
 static void check_round(uint64_t seed, enum tc_granularity granularity)
 {
-	const struct test_limits limits = {.layers = 3};
+	const struct test_limits limits = {.layers = 3, .persistent_gradients = seed % 4 == 0};
 	uint64_t random = seed;
 	struct test_builder *builder = test_random_builder(seed, &limits);
 	disturb_events(builder, &random);

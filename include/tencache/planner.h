@@ -232,8 +232,9 @@ enum tc_status tc_plan_scan(struct tc_planner *planner, uint32_t tensor, uint64_
  * One `update` on queue cpu for optimizer ops first..last. Reads of a gradient are served by the
  * CPU copy of a tensor derived from it where that is the latest, else of the gradient itself;
  * master (or derived master), exp_avg and exp_avg_sq are read and written in their CPU copies. All
- * of them must be there (TC_INTERNAL). Gradients are discarded afterwards; the parameter has a new
- * version that tc_plan_publish() brings out.
+ * of them must be there (TC_INTERNAL). Gradients that die with it are discarded afterwards, of
+ * persistent ones what is derived from them; the parameter has a new version that tc_plan_publish()
+ * brings out.
  */
 enum tc_status tc_plan_update(struct tc_planner *planner, uint32_t first_op, uint32_t last_op,
                               uint64_t *command, struct tc_error *error);

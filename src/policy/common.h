@@ -25,6 +25,13 @@
 bool tci_value_is(const struct tc_planner *planner, const char *name, const char *word);
 /** Parameter `barrier`, `auto` resolved by the trace: clipping or an fp16 compute type. */
 bool tci_value_barrier(const struct tc_planner *planner);
+/**
+ * TC_INFEASIBLE where the trace needs a gradient after `system` has dropped it, or does not say
+ * whose it is: systems with a gradient path of their own keep no `.grad` once it is copied out. Call
+ * in begin().
+ */
+enum tc_status tci_gradients_can_leave(const struct tc_planner *planner, const char *system,
+                                       struct tc_error *error);
 /** Whether backward comes again after this boundary: there are more micro-batches. */
 bool tci_more_backward(const struct tc_planner *planner);
 /** Give a tensor its home and its initial content in `pool`. */

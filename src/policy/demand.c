@@ -53,6 +53,7 @@ static enum tc_status tci_demand_homes_fit(struct tc_planner *planner, bool stat
 	const struct tc_trace *trace = tc_plan_trace(planner);
 	unsigned kinds = tci_demand_kinds(planner);
 	uint64_t sum = 0, left = tc_plan_free_bytes(planner, TC_CPU);
+	bool gradients = false; /* persistent ones */
 	char need[TC_UNIT_TEXT_BYTES], have[TC_UNIT_TEXT_BYTES];
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		const struct tc_tensor *tensor = &trace->tensors[t];
@@ -61,6 +62,7 @@ static enum tc_status tci_demand_homes_fit(struct tc_planner *planner, bool stat
 		if (!tensor->persistent || ((kinds >> tensor->kind) & 1u) == 0 ||
 		    (state_on_nvme && tensor->kind == TC_OPTIMIZER_STATE))
 			continue;
+		gradients = gradients || tensor->kind == TC_GRAD;
 		sum += tc_plan_aligned(planner, TC_CPU, tensor->bytes);
 		if (!state_on_nvme && master != TC_NONE && master >= trace->tensor_count)
 			sum +=
@@ -70,13 +72,13 @@ static enum tc_status tci_demand_homes_fit(struct tc_planner *planner, bool stat
 		return TC_OK;
 	tc_format_bytes_both(sum, need);
 	tc_format_bytes_both(left, have);
-	return tc_error_set(error, TC_INFEASIBLE,
-	                    "%s take %s of host memory, but only %s is left of machine %s; a "
-	                    "larger --cpu-memory%s would help",
-	                    state_on_nvme ? "parameters" : "parameters and optimizer state", need,
-	                    have, tc_plan_machine(planner)->name,
-	                    state_on_nvme ? ""
-	                                  : " or state=nvme, which keeps the state on drives,");
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "parameters%s%s take %s of host memory, but only %s is left of machine "
+	    "%s; a larger --cpu-memory%s would help",
+	    gradients ? ", persistent gradients" : "", state_on_nvme ? "" : " and optimizer state",
+	    need, have, tc_plan_machine(planner)->name,
+	    state_on_nvme ? "" : " or state=nvme, which keeps the state on drives,");
 }
 
 static enum tc_status tci_demand_settle(struct tc_planner *planner, uint32_t host, uint32_t nvme,

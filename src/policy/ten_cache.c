@@ -22,6 +22,7 @@ static enum tc_status tci_ten_cache_begin(void *self, struct tc_planner *planner
 	cache->sync = tci_value_is(planner, "mode", "sync");
 	tc_plan_optimizer_on_cpu(planner, true);
 	tc_plan_use_barrier(planner, tci_value_barrier(planner));
+	TC_TRY(tci_gradients_can_leave(planner, "10cache", error));
 	TC_TRY(tc_plan_manage(planner, 1u << TC_PARAM | 1u << TC_GRAD | 1u << TC_OPTIMIZER_STATE,
 	                      error));
 	TC_TRY(tci_ten_cache_rows(cache, planner, error));

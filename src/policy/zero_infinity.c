@@ -69,6 +69,7 @@ static enum tc_status tci_zero_begin(void *self, struct tc_planner *planner, str
 	tci_zero_settings(zero, planner);
 	tc_plan_optimizer_on_cpu(planner, true);
 	tc_plan_use_barrier(planner, tci_zero_on(planner, "barrier"));
+	TC_TRY(tci_gradients_can_leave(planner, "zero-infinity", error));
 	TC_TRY(tc_plan_manage(planner, 1u << TC_PARAM | 1u << TC_GRAD | 1u << TC_OPTIMIZER_STATE,
 	                      error));
 	TC_TRY(tci_zero_read(zero, planner, error));

@@ -80,9 +80,10 @@ static enum tc_status follow(void *self, const struct tc_command *command, struc
 	(void)error;
 	if (command->kind == TC_FETCH && command->dst.pool == c->cache_pool)
 		c->there[command->tensor] = true;
+	bool stays = command->kind == TC_GRADIENT && command->why == TC_WHY_HOME;
 	if ((command->kind == TC_EVICT || command->kind == TC_GRADIENT ||
 	     command->kind == TC_DROP) &&
-	    command->src.pool == c->cache_pool) {
+	    command->src.pool == c->cache_pool && !stays) {
 		c->there[command->tensor] = false;
 		c->totals->evictions += command->kind != TC_GRADIENT;
 	}

@@ -169,7 +169,8 @@ static void pass_events(struct naive_cache *cache, const struct tc_step *s)
 		if (gradient == TC_NONE)
 			continue;
 		cache->unfinished[gradient] = false;
-		if (!cache->rules.gpu_optimizer)
+		/* Of a persistent one a copy goes down, and it stays. */
+		if (!cache->rules.gpu_optimizer && !cache->trace->tensors[gradient].persistent)
 			cache->there[gradient] = false;
 	}
 }

@@ -36,6 +36,7 @@ static bool is_update_op(const struct tc_trace *trace, uint32_t op)
 	for (uint32_t o = 0; o <= op; o++)
 		for (uint32_t i = 0; i < trace->ops[o].writes.count; i++)
 			if (trace->ops[o].phase == TC_OPTIMIZER &&
+			    trace->tensors[trace->ops[o].writes.items[i]].kind != TC_GRAD &&
 			    trace->tensors[trace->ops[o].writes.items[i]].persistent)
 				return true;
 	return false;

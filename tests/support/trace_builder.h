@@ -128,6 +128,13 @@ struct tc_trace *test_builder_trace(const struct test_builder *builder);
 
 /* ---------------------------------------------------------------- regular models */
 
+/** What becomes of gradients between iterations. */
+enum test_gradients {
+	TEST_DROPPED,       /**< born in backward, dead after the optimizer: set_to_none=True */
+	TEST_ZEROED_LAST,   /**< persistent, zeroed behind the last update, whose event is theirs */
+	TEST_ZEROED_FIRST   /**< persistent, zeroed before forward */
+};
+
 /**
  * A chain of leaf modules in layers, trained for one iteration. Zero means the default.
  *
@@ -155,6 +162,14 @@ struct test_model {
 	bool early_stop; /**< ... and the last leaf's op is not run again */
 	bool tied_head;  /**< a last module that owns the first parameter once more */
 	bool clip;       /**< norm events before the optimizer, and run.clip */
+	/**
+	 * Persistent gradients are added to: the op that makes a piece of one writes a temp, and a
+	 * second one adds that to the gradient. One op zeroes each, writing without reading.
+	 */
+	enum test_gradients gradients;
+	bool zero_reads;    /**< zeroing multiplies by 0: it reads, too */
+	bool zero_at_once;  /**< one op zeroes all */
+	bool scale_in_place; /**< with `clip`: the optimizer phase also scales each gradient in place */
 	/** Random extra reads of parameters and activations; 0: none. */
 	uint64_t seed;
 };
@@ -172,6 +187,7 @@ struct test_limits {
 	uint64_t activation_bytes;  /**< default 65536 */
 	bool equal_sizes;           /**< all parameters, gradients and states of one size */
 	bool no_optimizer, no_events;
+	bool persistent_gradients; /**< in any of the ways of struct test_model */
 };
 
 /** A random model with random extra reads; same seed and limits give the same trace. */

@@ -101,6 +101,23 @@ static void add_states(struct generator *g)
 	}
 }
 
+static void name_gradient(struct generator *g, const struct param *param)
+{
+	struct test_tensor *grad = test_tensor(g->b, param->grad);
+	grad->of = param->tensor;
+	grad->eager_until_end = !g->model.no_optimizer;
+	grad->persist = g->model.gradients == TEST_DROPPED ? -1 : 1;
+}
+
+static void add_persistent_gradients(struct generator *g)
+{
+	for (uint32_t i = 0; i < g->param_count && g->model.gradients != TEST_DROPPED; i++) {
+		struct param *param = &g->params[i];
+		param->grad = tensor(g, TC_GRAD, test_tensor(g->b, param->tensor)->bytes);
+		name_gradient(g, param);
+	}
+}
+
 static void add_leaf(struct generator *g, uint32_t layer, uint32_t index)
 {
 	uint32_t number = layer * g->model.modules_per_layer + index;
@@ -185,9 +202,23 @@ static uint32_t run_layer(struct generator *g, uint32_t layer, uint32_t input, b
 	return input;
 }
 
+/** Zero all persistent gradients, whatever the last event is. */
+static void zero_gradients(struct generator *g, enum test_gradients when)
+{
+	struct test_op *added = NULL;
+	for (uint32_t i = 0; i < g->param_count && g->model.gradients == when; i++) {
+		if (added == NULL || !g->model.zero_at_once)
+			added = op(g, TC_ZERO_GRAD, TC_NONE, g->model.optimizer_us);
+		if (g->model.zero_reads)
+			test_ids_add(&added->reads, g->params[i].grad);
+		test_ids_add(&added->writes, g->params[i].grad);
+	}
+}
+
 static uint32_t run_forward(struct generator *g)
 {
 	event(g, TC_EVENT_START, TC_NONE);
+	zero_gradients(g, TEST_ZEROED_FIRST);
 	event(g, TC_EVENT_MICRO_BATCH, 0);
 	event(g, TC_EVENT_FORWARD_PRE, 0);
 	uint32_t output = 0;
@@ -225,24 +256,35 @@ static void backward_head(struct generator *g, uint32_t input)
 	test_ids_add(&added->writes, g->head_grad);
 }
 
+/** Add `piece` to a gradient in place. */
+static void accumulate(struct generator *g, const struct leaf *leaf, uint32_t grad, uint32_t piece)
+{
+	struct test_op *added = op(g, TC_BACKWARD, leaf->module, g->model.backward_us);
+	test_ids_add(&added->reads, grad);
+	test_ids_add(&added->reads, piece);
+	test_ids_add(&added->writes, grad);
+}
+
 static void backward_params(struct generator *g, const struct leaf *leaf, uint32_t arriving)
 {
+	bool kept = g->model.gradients != TEST_DROPPED;
 	for (uint32_t i = 0; i < leaf->param_count; i++) {
 		struct param *param = &g->params[leaf->first_param + i];
-		param->grad = tensor(g, TC_GRAD, test_tensor(g->b, param->tensor)->bytes);
-		test_tensor(g->b, param->grad)->of = param->tensor;
-		test_tensor(g->b, param->grad)->eager_until_end = !g->model.no_optimizer;
+		uint32_t made =
+		    tensor(g, kept ? TC_TEMP : TC_GRAD, test_tensor(g->b, param->tensor)->bytes);
+		if (!kept) {
+			param->grad = made;
+			name_gradient(g, param);
+		}
 		struct test_op *added = op(g, TC_BACKWARD, leaf->module, g->model.backward_us);
 		test_ids_add(&added->reads, arriving);
 		if (i == 0)
 			test_ids_add(&added->reads, leaf->input);
-		test_ids_add(&added->writes, param->grad);
-		if (g->head_grad == TC_NONE || leaf->first_param + i > 0)
-			continue;
-		added = op(g, TC_BACKWARD, leaf->module, g->model.backward_us);
-		test_ids_add(&added->reads, param->grad);
-		test_ids_add(&added->reads, g->head_grad);
-		test_ids_add(&added->writes, param->grad);
+		test_ids_add(&added->writes, made);
+		if (kept)
+			accumulate(g, leaf, param->grad, made);
+		if (g->head_grad != TC_NONE && leaf->first_param + i == 0)
+			accumulate(g, leaf, param->grad, g->head_grad);
 	}
 	for (uint32_t i = leaf->param_count; i-- > 0;)
 		event(g, TC_EVENT_GRADIENT, g->params[leaf->first_param + i].tensor);
@@ -296,6 +338,11 @@ static void run_norms(struct generator *g)
 		test_ids_add(&added->reads, g->params[i].grad);
 		test_ids_add(&added->writes, tensor(g, TC_TEMP, 4));
 	}
+	for (uint32_t i = 0; i < g->param_count && g->model.scale_in_place; i++) {
+		struct test_op *added = op(g, TC_OPTIMIZER, TC_NONE, g->model.optimizer_us);
+		test_ids_add(&added->reads, g->params[i].grad);
+		test_ids_add(&added->writes, g->params[i].grad);
+	}
 }
 
 static void run_optimizer(struct generator *g)
@@ -345,10 +392,12 @@ struct test_builder *test_model_builder(const struct test_model *given)
 	g.b->has_clip = g.model.clip;
 	add_params(&g);
 	add_states(&g);
+	add_persistent_gradients(&g);
 	add_modules(&g);
 	run_backward(&g, run_forward(&g));
 	if (!g.model.no_optimizer)
 		run_optimizer(&g);
+	zero_gradients(&g, TEST_ZEROED_LAST);
 	event(&g, TC_EVENT_END, TC_NONE);
 	test_fill_lifetimes(g.b);
 	free(g.params);
@@ -399,6 +448,13 @@ struct test_builder *test_random_builder(uint64_t seed, const struct test_limits
 	model.early_stop = test_random_below(&random, 2) == 0;
 	model.tied_head = test_random_below(&random, 3) == 0;
 	model.clip = test_random_below(&random, 4) == 0;
+	if (limits->persistent_gradients) {
+		model.gradients =
+		    test_random_below(&random, 2) == 0 ? TEST_ZEROED_LAST : TEST_ZEROED_FIRST;
+		model.zero_reads = test_random_below(&random, 3) == 0;
+		model.zero_at_once = test_random_below(&random, 2) == 0;
+		model.scale_in_place = test_random_below(&random, 2) == 0;
+	}
 	return test_model_builder(&model);
 }
 
