@@ -15,6 +15,8 @@
 
 /** Parameters of one part of an update: whole blocks of hashes, and its state fits into a cache. */
 #define PART_ELEMENTS UINT64_C(65536)
+/** Of a conversion's target. */
+#define PART_BYTES (PART_ELEMENTS * sizeof(float))
 /** Less is looked at sooner than helpers are awake. */
 #define WORTH_A_TEAM_BYTES (UINT64_C(1) << 20)
 /** Gradients that are mapped at a time, on the stack. */
@@ -279,6 +281,33 @@ static const struct tc_bind *copied_source(const struct tc_replay *replay,
 	return NULL;
 }
 
+struct conversion {
+	unsigned char *target;
+	uint32_t tensor;
+	uint64_t version, bytes;
+};
+
+static void convert_part(void *self, uint64_t number)
+{
+	const struct conversion *work = self;
+	uint64_t offset = number * PART_BYTES, left = work->bytes - offset;
+	tc_content_fill(work->target + offset, work->tensor, work->version, offset,
+	                left < PART_BYTES ? left : PART_BYTES);
+}
+
+/** The processor writes all of the target; of a modelled GPU only what is looked at remains. */
+static void convert_into(struct tc_replay *replay, const struct tc_command *command,
+                         const struct tc_bind *target, uint64_t version)
+{
+	struct conversion work = {tci_at(replay, target->pool, target->offset), target->tensor,
+	                          version, target->bytes};
+	if (command->queue != TC_QUEUE_CPU)
+		tci_leave(replay, work.target, work.tensor, version, work.bytes, false);
+	else
+		tci_team_run(replay->team, convert_part, &work,
+		             work.bytes / PART_BYTES + (work.bytes % PART_BYTES != 0));
+}
+
 void tci_convert(struct tc_replay *replay, const struct tc_command *command)
 {
 	const uint64_t *after = replay->after + replay->first_after[command->id];
@@ -291,7 +320,7 @@ void tci_convert(struct tc_replay *replay, const struct tc_command *command)
 		unsigned char *memory = tci_at(replay, target->pool, target->offset);
 		const struct tc_bind *source = copied_source(replay, command, target);
 		if (source == NULL)
-			tci_leave(replay, memory, target->tensor, after[b], target->bytes, true);
+			convert_into(replay, command, target, after[b]);
 		else
 			memmove(memory, tci_at(replay, source->pool, source->offset),
 			        (size_t)target->bytes);
