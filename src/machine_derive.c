@@ -46,6 +46,8 @@ static void derive_host_and_link(struct tc_machine *machine, const uint64_t *v)
 	machine->adam_parameters_per_s_per_core = v[TCI_ADAM];
 	machine->cpu_stream_bytes_per_s_per_core = v[TCI_STREAM];
 	machine->pin_bytes_per_s = v[TCI_PIN];
+	for (int h = 0; h < TC_HANDOVER_COUNT; ++h)
+		machine->handover_ps[h] = v[TCI_HANDOVER + h] * TC_PS_PER_NS;
 	machine->pinned_rounding = (enum tc_pinned_rounding)v[TCI_PINNED_ROUNDING];
 	machine->h2d = (struct tc_link){v[TCI_H2D_RATE], v[TCI_H2D_LATENCY] * TC_PS_PER_NS};
 	machine->d2h = (struct tc_link){v[TCI_D2H_RATE], v[TCI_D2H_LATENCY] * TC_PS_PER_NS};

@@ -76,6 +76,12 @@ FIELD(TCI_PIN, "host.pin_bytes_per_s", TCI_RATE, REQUIRED, 1, 0, "pin-rate",
 	"speed of allocating pinned memory")
 FIELD(TCI_PINNED_ROUNDING, "host.pinned_rounding", TCI_ROUNDING, OPTIONAL, 0, TC_PINNED_EXACT, "pinned-rounding", 
 	"how the framework rounds pinned allocations: exact, pow2")
+PATH_ONLY(TCI_HANDOVER + TC_HANDOVER_COMPUTE, "host.handover_ns.compute", TCI_NS, OPTIONAL, 0, 0,
+	"from the end of a compute command until what waits for it on another queue has begun")
+PATH_ONLY(TCI_HANDOVER + TC_HANDOVER_DRIVE, "host.handover_ns.drive", TCI_NS, OPTIONAL, 0, 0,
+	"likewise from or to a drive")
+PATH_ONLY(TCI_HANDOVER + TC_HANDOVER_OTHER, "host.handover_ns.other", TCI_NS, OPTIONAL, 0, 0,
+	"likewise between all other queues, and from the issuing thread")
 FIELD(TCI_H2D_RATE, "link.h2d.bytes_per_s", TCI_RATE, REQUIRED, 1, 0, "h2d", 
 	"host to GPU, pinned memory")
 FIELD(TCI_H2D_LATENCY, "link.h2d.latency_ns", TCI_NS, OPTIONAL, 0, 0, "h2d-latency-ns", 

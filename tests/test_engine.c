@@ -142,6 +142,41 @@ static void test_copies_weigh_twice(void **state)
 }
 
 /*
+ * Hand-overs of 50 us from compute, 8 us from or to a drive, 2 us else. 0: up, from the issuing
+ * thread, 2 + 1 MB x 64 = 66 us. 1: up behind it, no hand-over, 64 us. 2: compute after 0, 2 + 100
+ * us. 3: down after it, 50 + 64 us. 4: to the drive after that, 8 + 1 MB x 512 us. 5: the host waits
+ * for the compute command and goes on 50 us later: 6 is issued then, and is 2 + 10 us.
+ */
+static void test_handovers(void **state)
+{
+	(void)state;
+	struct tc_machine machine = paper_machine();
+	machine.handover_ps[TC_HANDOVER_COMPUTE] = 50 * US;
+	machine.handover_ps[TC_HANDOVER_DRIVE] = 8 * US;
+	machine.handover_ps[TC_HANDOVER_OTHER] = 2 * US;
+	struct program program;
+	program_init(&program);
+	program_copy(&program, TC_QUEUE_H2D, MB);
+	program_copy(&program, TC_QUEUE_H2D, MB);
+	program_depend(&program, program_compute(&program, 100 * US), 0, TC_REASON_DATA);
+	program_depend(&program, program_copy(&program, TC_QUEUE_D2H, MB), 2, TC_REASON_DATA);
+	program_depend(&program, program_copy(&program, TC_QUEUE_NVME_WRITE, MB), 3,
+	               TC_REASON_DATA);
+	program_wait(&program, 2);
+	program_compute(&program, 10 * US);
+	struct timed *timed = program_run(&program, &machine);
+	paper_times(&timed[0], 0, 66 * US);
+	paper_times(&timed[1], 66 * US, 130 * US);
+	paper_times(&timed[2], 66 * US, 168 * US);
+	paper_times(&timed[3], 168 * US, 282 * US);
+	paper_times(&timed[4], 282 * US, 802 * US);
+	paper_times(&timed[5], 168 * US, 218 * US);
+	paper_times(&timed[6], 218 * US, 230 * US);
+	free(timed);
+	program_free(&program);
+}
+
+/*
  * CPU rates. 4 cores x 250 M parameters/s x 28 bytes = 28 GB/s, below DRAM: 10^6 parameters take
  * 1 ms, and 1 ps more because 28 GB/s = 30,786,325,577.7 units is rounded down (10^9 ps x 0.73 /
  * 30,786,325,577 = 0.02 ps, rounded up). A conversion is held to 4 x 1.953125 GB/s, 128 ps a byte.
@@ -305,6 +340,7 @@ int main(void)
 	    cmocka_unit_test(test_duplex_limited),
 	    cmocka_unit_test(test_dram_limited),
 	    cmocka_unit_test(test_copies_weigh_twice),
+	    cmocka_unit_test(test_handovers),
 	    cmocka_unit_test(test_cpu_rates),
 	    cmocka_unit_test(test_ready),
 	    cmocka_unit_test(test_convert_on_gpu),

@@ -39,6 +39,9 @@ static struct tc_machine random_machine(uint64_t *random, bool grid)
 	machine.duplex_bytes_per_s = below(random, 2) ? 0 : 23437500000;
 	machine.nvme_mixed_bytes_per_s = below(random, 2) ? 0 : 3906250000;
 	machine.copy_dram_weight = (uint32_t)below(random, 3);
+	bool hands_over = below(random, 2) != 0;
+	for (int h = 0; h < TC_HANDOVER_COUNT && hands_over; h++)
+		machine.handover_ps[h] = below(random, 3) * 8 * TC_PS_PER_US;
 	if (grid) {
 		machine.launch_ps = below(random, 2) * 16 * TC_PS_PER_US;
 	} else {

@@ -41,6 +41,9 @@ struct tc_link {
 /** Upper bound for the lanes of all queues together. */
 #define TC_MAX_LANES 16
 
+/** Hand-overs between queues: those from compute, else those from or to a drive, and all others. */
+enum tc_handover { TC_HANDOVER_COMPUTE, TC_HANDOVER_DRIVE, TC_HANDOVER_OTHER, TC_HANDOVER_COUNT };
+
 struct tc_machine {
 	const char *name;
 	const char *file_name;
@@ -80,6 +83,8 @@ struct tc_machine {
 	uint64_t memory_bytes_per_s[TC_OP_CLASS_COUNT];
 	uint64_t launch_ps; /**< host cost of issuing one command */
 	uint64_t hook_ps;   /**< host cost of one event */
+	/** From the end of a command until one on another queue that waited for it has begun. */
+	uint64_t handover_ps[TC_HANDOVER_COUNT];
 
 	uint64_t gpu_alloc_ps_per_call; /**< fresh device allocation (systems without pools) */
 	uint64_t pin_bytes_per_s;       /**< speed of pinning host memory */
@@ -152,6 +157,17 @@ void tc_machine_names_free(char **names, size_t count);
 /** Time of an op on the GPU (rules: `us`, else the larger of FLOP time and traffic time), ps. */
 enum tc_status tc_machine_op_ps(const struct tc_machine *machine, const struct tc_trace *trace,
                                 uint32_t op, uint64_t *ps, struct tc_error *error);
+
+/** The hand-over between two different queues; TC_QUEUE_HOST stands for the issuing thread. */
+static inline uint64_t tc_machine_handover_ps(const struct tc_machine *machine, enum tc_queue from,
+                                              enum tc_queue to)
+{
+	bool drive = from == TC_QUEUE_NVME_READ || from == TC_QUEUE_NVME_WRITE ||
+	             to == TC_QUEUE_NVME_READ || to == TC_QUEUE_NVME_WRITE;
+	return machine->handover_ps[from == TC_QUEUE_COMPUTE ? TC_HANDOVER_COMPUTE
+	                            : drive                  ? TC_HANDOVER_DRIVE
+	                                                     : TC_HANDOVER_OTHER];
+}
 
 /** A machine may weigh a copy at most this often on host memory. */
 #define TC_MOST_DRAM_WEIGHT 16

@@ -143,6 +143,7 @@ struct tc_engine {
 	struct tc_timing_sink sink;
 	enum tc_status status; /**< the first failure: nothing more is accepted */
 	bool begun, ended;
+	bool hands_over; /**< the machine has hand-overs that take time */
 
 	uint32_t lane_count; /**< all but the host's */
 	uint32_t lanes_of[TC_QUEUE_COUNT], first_lane[TC_QUEUE_COUNT];

@@ -21,6 +21,8 @@ enum tc_status tc_engine_create(const struct tc_machine *machine, const struct t
 	if (created == NULL)
 		return tc_error_no_memory(error, "the engine", sizeof *created);
 	created->machine = machine;
+	for (int h = 0; h < TC_HANDOVER_COUNT; h++)
+		created->hands_over |= machine->handover_ps[h] > 0;
 	created->sink = *sink;
 	created->flows.use_memo = true;
 	created->next_ps = TCI_NEVER;
@@ -171,6 +173,21 @@ static enum tc_status add_block(struct tc_engine *engine, struct tci_block block
 	return TC_OK;
 }
 
+/** The longest hand-over to the host thread from what the command has to wait for. */
+static uint64_t host_handover(const struct tc_engine *engine, const struct tc_command *command)
+{
+	uint64_t longest = 0;
+	for (uint32_t i = 0; i < command->dep_count && engine->hands_over; i++) {
+		const struct tci_node *node = tci_store_find(&engine->store, command->deps[i].id);
+		if (node == NULL || node->state == TCI_ENDED)
+			continue;
+		uint64_t ps = tc_machine_handover_ps(engine->machine, (enum tc_queue)node->queue,
+		                                     TC_QUEUE_HOST);
+		longest = ps > longest ? ps : longest;
+	}
+	return longest;
+}
+
 /** Let time run until all dependencies of a host command have ended. */
 static enum tc_status block_host(struct tc_engine *engine, const struct tc_command *command,
                                  struct tc_error *error)
@@ -209,9 +226,11 @@ static enum tc_status run_host_command(struct tc_engine *engine, const struct tc
 {
 	struct tc_timing timing = {.issue_ps = engine->host_ps, .ask_ps = engine->host_ps};
 	TC_TRY(tci_run_until(engine, engine->host_ps, error));
+	uint64_t handover = host_handover(engine, command);
 	TC_TRY(block_host(engine, command, error));
 	timing.start_ps = engine->host_ps;
-	TC_TRY(spend_host_time(engine, command, command->duration_ps, error));
+	tci_work takes = (tci_work)command->duration_ps + handover;
+	TC_TRY(spend_host_time(engine, command, takes, error));
 	timing.end_ps = engine->host_ps;
 	TC_TRY(tci_run_until(engine, engine->host_ps, error));
 	if (engine->used != 0)

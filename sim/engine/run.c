@@ -122,6 +122,26 @@ static void set_bound(struct tci_node *node, const struct tci_lane *lane)
 }
 
 /**
+ * What starts because something on another queue ended takes a hand-over longer; what starts when
+ * it is issued, one from the issuing thread; what starts because its lane is free, none.
+ */
+static void add_handover(const struct tc_engine *engine, const struct tci_lane *lane,
+                         struct tci_node *node)
+{
+	enum tc_queue from = TC_QUEUE_HOST, to = (enum tc_queue)node->queue;
+	bool at_once = node->start_ps == node->issue_ps;
+	bool by_lane = lane->last_id != TC_NO_COMMAND && lane->last_end_ps == node->start_ps;
+	if (node->bound_reason == TCI_BOUND_LANE || (by_lane && at_once))
+		return;
+	if (!at_once)
+		from = (enum tc_queue)node->bound_queue;
+	if (from != to &&
+	    !tc_add_u64(node->fixed_ps, tc_machine_handover_ps(engine->machine, from, to),
+	                &node->fixed_ps))
+		node->fixed_ps = TCI_NEVER; /* refused below: no time is left for it */
+}
+
+/**
  * More commands may wait than a cache holds. When one starts it is known whom its end will touch:
  * the next one of its lane, and what waits for it.
  */
@@ -153,6 +173,8 @@ static enum tc_status start_head(struct tc_engine *engine, uint32_t index, struc
 	node->start_ps = now;
 	fetch_ahead(node);
 	set_bound(node, lane);
+	if (engine->hands_over)
+		add_handover(engine, lane, node);
 	if (node->fixed_ps == 0 && node->flow_bytes > 0) {
 		begin_flow(engine, index);
 		return TC_OK;

@@ -58,7 +58,7 @@ static uint64_t flow_bytes(const struct naive *n, size_t i)
 	}
 }
 
-static uint64_t fixed_ps(const struct naive *n, size_t i)
+static uint64_t latency_ps(const struct naive *n, size_t i)
 {
 	switch (at(n, i)->queue) {
 	case TC_QUEUE_COMPUTE:
@@ -74,6 +74,11 @@ static uint64_t fixed_ps(const struct naive *n, size_t i)
 	default:
 		return 0;
 	}
+}
+
+static uint64_t fixed_ps(const struct naive *n, size_t i)
+{
+	return latency_ps(n, i) + n->handover[i];
 }
 
 /** The resources of a queue in a table: a row per queue, a column per resource. */
@@ -116,6 +121,54 @@ static struct tc_flow flow_of(const struct naive *n, size_t i, uint64_t *capacit
 	return flow;
 }
 
+/** What ended when `i` started, MOST if that was its issue, and how. */
+static size_t binding(const struct naive *n, size_t i, int *how)
+{
+	size_t best = MOST;
+	*how = BOUND_ISSUE;
+	for (uint32_t d = 0; d < at(n, i)->dep_count; d++) {
+		size_t id = n->program->deps[i][d].id;
+		int reason = (int)n->program->deps[i][d].reason;
+		if (is_host(n, id) || n->end[id] != n->start[i])
+			continue;
+		if (id < best || (id == best && reason < *how)) {
+			best = id;
+			*how = reason;
+		}
+	}
+	size_t before = lane_predecessor(n, i);
+	if (before != MOST && n->end[before] == n->start[i] && before < best) {
+		best = before;
+		*how = BOUND_LANE;
+	}
+	return best;
+}
+
+static uint64_t handover_between(const struct naive *n, enum tc_queue from, enum tc_queue to)
+{
+	const uint64_t *ps = n->machine->handover_ps;
+	if (from == to)
+		return 0;
+	if (from == TC_QUEUE_COMPUTE)
+		return ps[TC_HANDOVER_COMPUTE];
+	for (int side = 0; side < 2; side++) {
+		enum tc_queue queue = side == 0 ? from : to;
+		if (queue == TC_QUEUE_NVME_READ || queue == TC_QUEUE_NVME_WRITE)
+			return ps[TC_HANDOVER_DRIVE];
+	}
+	return ps[TC_HANDOVER_OTHER];
+}
+
+static uint64_t handover_of(const struct naive *n, size_t i)
+{
+	int how;
+	size_t by = binding(n, i, &how), before = lane_predecessor(n, i);
+	bool at_once = n->start[i] == n->issue[i];
+	if (how == BOUND_LANE || (at_once && before != MOST && n->end[before] == n->start[i]))
+		return 0;
+	return handover_between(n, at_once ? TC_QUEUE_HOST : at(n, by)->queue, at(n, i)->queue);
+}
+
 /** The host thread deals with its next command; false when it cannot yet. */
 static bool host_moves(struct naive *n)
 {
@@ -134,11 +187,15 @@ static bool host_moves(struct naive *n)
 		n->ask[i] = n->issue[i];
 		n->start[i] = n->issue[i];
 		for (uint32_t d = 0; d < at(n, i)->dep_count; d++) {
-			uint64_t end = n->end[n->program->deps[i][d].id];
+			size_t id = n->program->deps[i][d].id;
+			uint64_t end = n->end[id];
+			uint64_t over = handover_between(n, at(n, id)->queue, TC_QUEUE_HOST);
 			if (end > n->start[i])
 				n->start[i] = end;
+			if (end > n->issue[i] && over > n->handover[i])
+				n->handover[i] = over;
 		}
-		n->end[i] = n->host = n->start[i] + at(n, i)->duration_ps;
+		n->end[i] = n->host = n->start[i] + at(n, i)->duration_ps + n->handover[i];
 	}
 	n->reached++;
 	return true;
@@ -154,6 +211,7 @@ static bool command_moves(struct naive *n, size_t i)
 		n->ask[i] = n->issue[i];
 		if (before != MOST && n->end[before] > n->ask[i])
 			n->ask[i] = n->end[before];
+		n->handover[i] = handover_of(n, i);
 		n->flow_at[i] = n->now + fixed_ps(n, i);
 		return true;
 	}
@@ -223,29 +281,6 @@ static void simulate(struct naive *n)
 }
 
 /* ---------------------------------------------------------------- naive stall causes */
-
-/** What ended when `i` started, MOST if that was its issue, and how. */
-static size_t binding(const struct naive *n, size_t i, int *how)
-{
-	size_t best = MOST;
-	*how = BOUND_ISSUE;
-	for (uint32_t d = 0; d < at(n, i)->dep_count; d++) {
-		size_t id = n->program->deps[i][d].id;
-		int reason = (int)n->program->deps[i][d].reason;
-		if (is_host(n, id) || n->end[id] != n->start[i])
-			continue;
-		if (id < best || (id == best && reason < *how)) {
-			best = id;
-			*how = reason;
-		}
-	}
-	size_t before = lane_predecessor(n, i);
-	if (before != MOST && n->end[before] == n->start[i] && before < best) {
-		best = before;
-		*how = BOUND_LANE;
-	}
-	return best;
-}
 
 /** Latest host command before `i` that blocked, or MOST. */
 static size_t last_block(const struct naive *n, size_t i)

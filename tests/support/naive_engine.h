@@ -19,7 +19,8 @@ struct naive {
 	const struct program *program;
 	const struct tc_machine *machine;
 	uint64_t issue[NAIVE_MOST], start[NAIVE_MOST], end[NAIVE_MOST], ask[NAIVE_MOST];
-	uint64_t flow_at[NAIVE_MOST]; /**< when the latency is over */
+	uint64_t flow_at[NAIVE_MOST];  /**< when the latency is over */
+	uint64_t handover[NAIVE_MOST]; /**< part of the fixed time */
 	naive_work left[NAIVE_MOST];
 	bool flowing[NAIVE_MOST];
 	uint64_t stall[NAIVE_MOST][TC_STALL_CAUSE_COUNT];
