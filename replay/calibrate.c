@@ -88,6 +88,15 @@ static void print_link(const char *name, struct tc_link link)
 	       tc_format_ps(link.latency_ps, latency));
 }
 
+static void print_handovers(const uint64_t handover_ps[TC_HANDOVER_COUNT])
+{
+	char compute[TC_UNIT_TEXT_BYTES], drive[TC_UNIT_TEXT_BYTES], other[TC_UNIT_TEXT_BYTES];
+	printf("%-22s %s from compute, %s from or to a drive, %s else\n", "hand-over",
+	       tc_format_ps(handover_ps[TC_HANDOVER_COMPUTE], compute),
+	       tc_format_ps(handover_ps[TC_HANDOVER_DRIVE], drive),
+	       tc_format_ps(handover_ps[TC_HANDOVER_OTHER], other));
+}
+
 /** What the simulator will make of the file. */
 static void print_summary(const struct run *run)
 {
@@ -98,6 +107,7 @@ static void print_summary(const struct run *run)
 	print_link("GPU to host", machine->d2h);
 	printf("%-22s %s\n", "both at once", tc_format_rate(machine->duplex_bytes_per_s, rate));
 	printf("%-22s %s\n", "command", tc_format_ps(machine->launch_ps, time));
+	print_handovers(machine->handover_ps);
 	printf("%-22s %s\n", "host memory", tc_format_rate(machine->dram_bytes_per_s, rate));
 	printf("%-22s %.1f M parameters/s on %u cores\n", "AdamW",
 	       (double)calibration->adam.value / 1e6, calibration->cores);

@@ -1,129 +1,90 @@
 /**
  * @file calibrate_command.c
- * What a command costs the issuing thread: a schedule of small independent copies goes through the
- * executor itself, and the times at which it reached the first and the last of them tell.
+ * What a command costs the executor: to issue it, and to hand over from one that has ended to one
+ * that waited for it. Small schedules tell, run by the executor itself.
  */
 #include <stdlib.h>
 
 #include "calibrate_parts.h"
 
-#define COMMANDS 4096u
-#define COPY_BYTES 4096u
-#define HOST_POOL 0u
-#define GPU_POOL 1u
+#define COPIES 4096u
+#define HOPS 512u
+#define DRIVE_HOPS 128u
 
-/** Times of issue of the first and the last command. */
-struct issued {
-	uint64_t first_ps, last_ps;
-};
-
-static enum tc_status note_issue(void *self, const struct tc_command *command,
-                                 const struct tc_timing *timing, struct tc_error *error)
+static int compare(const void *a, const void *b)
 {
-	struct issued *issued = self;
-	(void)error;
-	if (command->id == 0)
-		issued->first_ps = timing->issue_ps;
-	if (command->id == COMMANDS - 1)
-		issued->last_ps = timing->issue_ps;
-	return TC_OK;
+	const uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+	return left < right ? -1 : left > right;
 }
 
-/** One tensor for each command, next to each other in host memory; copied to the same places of the
- * GPU's pool. */
-static enum tc_status push_copies(const struct tc_sink *sink, struct tc_plan_tensor *tensors,
-                                  struct tc_error *error)
+/** Median of `count` values, which are sorted. */
+static uint64_t median(uint64_t *values, size_t count)
 {
-	const struct tc_pool_info pools[] = {
-	    {"host", TC_CPU, TC_POOL_FIXED, true, (uint64_t)COMMANDS * COPY_BYTES},
-	    {"gpu", TC_GPU, TC_POOL_FIXED, false, (uint64_t)COMMANDS * COPY_BYTES}};
-	const struct tc_plan_info info = {.policy = "calibrate",
-	                                  .trace_name = "calibrate",
-	                                  .scale = 1,
-	                                  .iterations = 1,
-	                                  .lanes = {1, 1, 1, 1, 1, 0, 1, 1},
-	                                  .pools = pools,
-	                                  .pool_count = 2,
-	                                  .tensors = tensors,
-	                                  .tensor_count = COMMANDS};
-	const struct tc_plan_end end = {.command_count = COMMANDS};
-	TC_TRY(sink->begin(sink->self, &info, error));
-	for (uint32_t i = 0; i < COMMANDS; ++i) {
-		uint64_t offset = (uint64_t)i * COPY_BYTES;
-		const struct tc_command command = {.id = i,
-		                                   .queue = TC_QUEUE_H2D,
-		                                   .kind = TC_FETCH,
-		                                   .why = TC_WHY_PREFETCH,
-		                                   .tensor = i,
-		                                   .bytes = COPY_BYTES,
-		                                   .first_chunk = true,
-		                                   .last_chunk = true,
-		                                   .src = {HOST_POOL, offset},
-		                                   .dst = {GPU_POOL, offset},
-		                                   .first_op = TC_NONE,
-		                                   .last_op = TC_NONE,
-		                                   .launches = 1};
-		TC_TRY(sink->command(sink->self, &command, error));
-	}
-	return sink->end(sink->self, &end, error);
+	qsort(values, count, sizeof *values, compare);
+	return values[count / 2];
 }
 
-static enum tc_status create_schedule(struct tc_schedule **schedule, struct tc_error *error)
+static uint64_t after(uint64_t later_ps, uint64_t earlier_ps)
 {
-	struct tc_plan_tensor *tensors = tc_alloc_array(COMMANDS, sizeof *tensors);
-	if (tensors == NULL)
-		return tc_error_no_memory(error, "tensors", COMMANDS);
-	for (uint32_t i = 0; i < COMMANDS; ++i)
-		tensors[i] =
-		    (struct tc_plan_tensor){.name = "",
-		                            .kind = TC_PARAM,
-		                            .bytes = COPY_BYTES,
-		                            .derived_from = TC_NONE,
-		                            .home = TC_CPU,
-		                            .placed = true,
-		                            .start = {HOST_POOL, (uint64_t)i * COPY_BYTES}};
-	enum tc_status status = tc_schedule_create(schedule, error);
-	if (status == TC_OK) {
-		struct tc_sink sink = tc_schedule_sink(*schedule);
-		status = push_copies(&sink, tensors, error);
-	}
-	free(tensors);
-	return status;
+	return later_ps > earlier_ps ? later_ps - earlier_ps : 0;
 }
 
-static enum tc_status run_once(const struct tci_calibration *calibration,
-                               const struct tc_schedule *schedule, uint64_t *ps,
-                               struct tc_error *error)
+static uint64_t read_issue(const struct tc_timing *timings, uint32_t count)
 {
-	struct issued issued = {0};
-	const struct tc_timing_sink timing = {&issued, note_issue};
-	const struct tc_replay_options options = {.schedule = schedule,
-	                                          .device = calibration->device,
-	                                          .verify = TC_VERIFY_OFF,
-	                                          .compute = TC_COMPUTE_NONE,
-	                                          .timing = &timing};
-	struct tc_replay *replay;
-	TC_TRY(tc_replay_create(&options, &replay, error));
-	enum tc_status status = tc_replay_finish(replay, error);
-	tc_replay_free(replay);
-	*ps = (issued.last_ps - issued.first_ps) / (COMMANDS - 1);
-	return status;
+	return (timings[count - 1].issue_ps - timings[0].issue_ps) / (count - 1);
+}
+
+/** From one end to the next start. */
+static uint64_t read_hop(const struct tc_timing *timings, uint32_t count)
+{
+	uint64_t hops[HOPS];
+	for (uint32_t i = 0; i + 1 < count; ++i)
+		hops[i] = after(timings[i + 1].start_ps, timings[i].end_ps);
+	return median(hops, count - 1);
+}
+
+/** From the end of a copy over compute that is held to the start of the next copy, without that
+ * time: there and back. Copies have even numbers. */
+static uint64_t read_held(const struct tc_timing *timings, uint32_t count)
+{
+	uint64_t hops[HOPS];
+	uint32_t found = 0;
+	for (uint32_t i = 0; i + 2 < count; i += 2)
+		hops[found++] =
+		    after(timings[i + 2].start_ps, timings[i].end_ps + TCI_PROBE_HOLD_PS);
+	return median(hops, found);
+}
+
+/** There and back again, each half. */
+static uint64_t read_both_ways(const struct tc_timing *timings, uint32_t count)
+{
+	uint64_t hops[HOPS];
+	uint32_t found = 0;
+	for (uint32_t i = 0; i + 2 < count; i += 2)
+		hops[found++] = (after(timings[i + 1].start_ps, timings[i].end_ps) +
+		                 after(timings[i + 2].start_ps, timings[i + 1].end_ps)) /
+		                2;
+	return median(hops, found);
 }
 
 enum tc_status tci_measure_command(struct tci_calibration *calibration, struct tc_error *error)
 {
-	struct tci_samples samples = {0};
-	struct tc_schedule *schedule = NULL;
-	enum tc_status status = create_schedule(&schedule, error);
-	while (status == TC_OK && samples.count < TCI_MOST_SAMPLES) {
-		status = tci_check_interrupt(error);
-		if (status == TC_OK)
-			status =
-			    run_once(calibration, schedule, &samples.values[samples.count], error);
-		samples.count += status == TC_OK;
-	}
-	tc_schedule_free(schedule);
-	if (status == TC_OK)
-		calibration->issue_ps = tci_samples_median(&samples);
-	return status;
+	static const enum tc_queue copies[] = {TC_QUEUE_H2D};
+	static const enum tc_queue mixed[] = {TC_QUEUE_H2D, TC_QUEUE_D2H, TC_QUEUE_CPU};
+	static const enum tc_queue held[] = {TC_QUEUE_H2D, TC_QUEUE_COMPUTE};
+	static const enum tc_queue drive[] = {TC_QUEUE_H2D, TC_QUEUE_NVME_READ};
+	const struct tci_probe issue = {copies, 1, COPIES, false, read_issue};
+	const struct tci_probe other = {mixed, 3, HOPS, true, read_hop};
+	const struct tci_probe compute = {held, 2, HOPS, true, read_held};
+	const struct tci_probe reads = {drive, 2, DRIVE_HOPS, true, read_both_ways};
+	struct tci_measured *handover = calibration->handover_ps;
+	TC_TRY(tci_probe(calibration, &issue, &calibration->issue_ps, error));
+	TC_TRY(tci_probe(calibration, &other, &handover[TC_HANDOVER_OTHER], error));
+	TC_TRY(tci_probe(calibration, &compute, &handover[TC_HANDOVER_COMPUTE], error));
+	/* The way to compute is a hand-over of its own. */
+	handover[TC_HANDOVER_COMPUTE].value =
+	    after(handover[TC_HANDOVER_COMPUTE].value, handover[TC_HANDOVER_OTHER].value);
+	if (calibration->options->directory_count == 0)
+		return TC_OK;
+	return tci_probe(calibration, &reads, &handover[TC_HANDOVER_DRIVE], error);
 }

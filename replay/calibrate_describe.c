@@ -150,6 +150,7 @@ static bool is_own(const struct tci_calibration *calibration, const char *path)
 	    "host.adam_parameters_per_s_per_core",
 	    "host.stream_bytes_per_s_per_core",
 	    "host.pin_bytes_per_s",
+	    "host.handover_ns",
 	    "link.h2d.",
 	    "link.d2h.",
 	    "link.duplex_bytes_per_s",
@@ -266,6 +267,24 @@ static void put_drives(struct description *description)
 		    sourced("value", number(c->drive_capacity_bytes), "free at the time", "high"));
 }
 
+static void put_handovers(struct description *description)
+{
+	static const char *const paths[] = {[TC_HANDOVER_COMPUTE] = "host.handover_ns.compute",
+	                                    [TC_HANDOVER_DRIVE] = "host.handover_ns.drive",
+	                                    [TC_HANDOVER_OTHER] = "host.handover_ns.other"};
+	static const char *const how[] = {[TC_HANDOVER_COMPUTE] =
+	                                      "from compute that is held to what waits for it",
+	                                  [TC_HANDOVER_DRIVE] = "from or to a read",
+	                                  [TC_HANDOVER_OTHER] = "between copies and the processor"};
+	for (int h = 0; h < TC_HANDOVER_COUNT; ++h) {
+		const struct tci_measured *measured = &description->calibration->handover_ps[h];
+		if (measured->samples > 0)
+			put_measured(description, paths[h],
+			             (measured->value + TC_PS_PER_NS - 1) / TC_PS_PER_NS, *measured,
+			             how[h]);
+	}
+}
+
 /* ---------------------------------------------------------------- details for people */
 
 static json_t *measured_json(const struct tci_measured *measured)
@@ -374,6 +393,7 @@ enum tc_status tci_describe(const struct tci_calibration *calibration,
 	copy_base(&description);
 	put_host(&description);
 	put_link(&description);
+	put_handovers(&description);
 	if (calibration->drives > 0)
 		put_drives(&description);
 	put_details(&description, tci_clockwork_ps(&clockwork) / TC_PS_PER_S);

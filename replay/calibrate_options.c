@@ -114,7 +114,8 @@ enum tc_status tci_calibrate_options_parse(int argc, char **argv,
 		if (option == -1)
 			break;
 		if (option == '?' || option == ':')
-			return tci_bad_option(tci_option_at(argv, current), long_options, option == ':', error);
+			return tci_bad_option(tci_option_at(argv, current), long_options,
+			                      option == ':', error);
 		TC_TRY(set_option(options, option, optarg, error));
 	}
 	if (options->help)

@@ -115,6 +115,8 @@ struct tci_calibration {
 	struct tci_curve_points up, down, both; /**< host to GPU, GPU to host, their sum at once */
 	struct tci_measured pageable;           /**< rate of copies from unpinned memory */
 	struct tci_measured issue_ps;           /**< of the issuing thread, for each command */
+	/** From the end of a command until one on another queue that waited has begun. */
+	struct tci_measured handover_ps[TC_HANDOVER_COUNT];
 	struct tci_measured round_trip_ps;      /**< of the smallest copy on an idle lane */
 	struct tci_measured pin;                /**< bytes a second */
 	struct tci_measured adam, stream, dram; /**< all cores together; a second */
@@ -138,6 +140,24 @@ enum tc_status tci_measure_drives(struct tci_calibration *calibration, struct tc
 enum tc_status tci_describe(const struct tci_calibration *calibration,
                             const struct tc_machine *base, char **text, struct tc_machine **machine,
                             struct tc_error *error);
+
+/* ---------------------------------------------------------------- probes (calibrate_probe.c) */
+
+/** How long compute commands of a probe are held. */
+#define TCI_PROBE_HOLD_PS (50 * TC_PS_PER_US)
+
+/** A small schedule for the executor, and how to read a figure out of its times. */
+struct tci_probe {
+	const enum tc_queue *queues; /**< in turn: h2d, d2h, compute, cpu or nvme_read */
+	size_t queue_count;
+	uint32_t commands;
+	bool is_chain; /**< each command waits for the one before */
+	uint64_t (*read)(const struct tc_timing *timings, uint32_t count);
+};
+
+/** Run it several times. @param measured the median of the figures */
+enum tc_status tci_probe(const struct tci_calibration *calibration, const struct tci_probe *probe,
+                         struct tci_measured *measured, struct tc_error *error);
 
 /* ---------------------------------------------------------------- bursts (calibrate_burst.c) */
 

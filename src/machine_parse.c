@@ -20,6 +20,7 @@ static const char *const sections[] = {
     "gpu.flops_per_s",
     "gpu.flops_efficiency_ppm",
     "host",
+    "host.handover_ns",
     "link",
     "link.h2d",
     "link.d2h",

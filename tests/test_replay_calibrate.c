@@ -209,6 +209,8 @@ static void check_sources(const struct tc_machine *machine, const struct tc_mach
 	                                       "host.dram_bytes_per_s",
 	                                       "host.adam_parameters_per_s_per_core",
 	                                       "host.stream_bytes_per_s_per_core",
+	                                       "host.handover_ns.compute",
+	                                       "host.handover_ns.other",
 	                                       "host.pin_bytes_per_s"};
 	static const char *const assumed[] = {"gpu.capacity_bytes",
 	                                      "gpu.memory_bytes_per_s",
@@ -222,12 +224,13 @@ static void check_sources(const struct tc_machine *machine, const struct tc_mach
 	                                      "nvme.drive.capacity_bytes"};
 	static const char *const drive[] = {"nvme.drive.read.bytes_per_s",
 	                                    "nvme.drive.write.bytes_per_s",
-	                                    "nvme.drive.mixed_bytes_per_s"};
+	                                    "nvme.drive.mixed_bytes_per_s",
+	                                    "host.handover_ns.drive"};
 	for (size_t i = 0; i < sizeof measured / sizeof *measured; ++i)
 		expect_measured(machine, measured[i]);
 	for (size_t i = 0; i < sizeof assumed / sizeof *assumed; ++i)
 		expect_assumed(machine, base, assumed[i]);
-	for (size_t i = 0; i < 3 && drives; ++i)
+	for (size_t i = 0; i < sizeof drive / sizeof *drive && drives; ++i)
 		expect_measured(machine, drive[i]);
 	for (size_t i = 0; i < 2 && !drives; ++i)
 		expect_assumed(machine, base, drive[i]);
