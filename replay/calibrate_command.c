@@ -81,9 +81,9 @@ enum tc_status tci_measure_command(struct tci_calibration *calibration, struct t
 	TC_TRY(tci_probe(calibration, &issue, &calibration->issue_ps, error));
 	TC_TRY(tci_probe(calibration, &other, &handover[TC_HANDOVER_OTHER], error));
 	TC_TRY(tci_probe(calibration, &compute, &handover[TC_HANDOVER_COMPUTE], error));
-	/* The way to compute is a hand-over of its own. */
+	/* The way to compute is a hand-over of its own. What was measured is never nothing. */
 	handover[TC_HANDOVER_COMPUTE].value =
-	    after(handover[TC_HANDOVER_COMPUTE].value, handover[TC_HANDOVER_OTHER].value);
+	    1 + after(handover[TC_HANDOVER_COMPUTE].value, handover[TC_HANDOVER_OTHER].value);
 	if (calibration->options->directory_count == 0)
 		return TC_OK;
 	return tci_probe(calibration, &reads, &handover[TC_HANDOVER_DRIVE], error);
