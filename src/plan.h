@@ -20,17 +20,20 @@
 #define TCI_NO_CONTENT UINT64_MAX
 #define TCI_TIERS TC_TIER_COUNT
 
+/** A plan has fewer commands than this: their ids fit 32 bits in clocks and release vectors. */
+#define TCI_MAX_COMMANDS ((uint64_t)UINT32_MAX - 1)
+
 /** Memory that holds, or will hold, one copy of a tensor. */
 struct tci_slot {
-	struct tci_release touched; /**< last command of each lane that used these bytes */
-	uint64_t offset;
-	uint64_t bytes; /**< aligned */
 	uint64_t version;
 	uint64_t writer; /**< last command that wrote the content, or TC_NO_COMMAND */
+	uint64_t offset;
+	uint64_t bytes; /**< aligned */
 	uint32_t pool;
 	uint32_t tensor;
 	uint32_t next_free;
 	bool counted; /**< its bytes are in the memory changes: from its first writer on */
+	struct tci_release touched; /**< last command of each lane that used these bytes */
 };
 
 struct tci_pool {
@@ -126,10 +129,12 @@ struct tc_planner {
 
 	/* emission */
 	uint32_t lane_count;
+	uint32_t first_lane[TC_QUEUE_COUNT];
 	uint64_t next_id;
-	uint64_t host_clock[TC_MAX_LANES];
-	uint64_t lane_clock[TC_MAX_LANES][TC_MAX_LANES];
-	uint64_t *clocks; /**< ring of TCI_CLOCKS clocks, lane_count each */
+	struct tci_release host_clock;
+	struct tci_release lane_clock[TC_MAX_LANES];
+	uint32_t *clocks; /**< ring of TCI_CLOCKS clocks, clock_width each */
+	uint32_t clock_width; /**< entries of a clock that are looked at: lane_count, rounded up */
 	uint8_t *clock_lane;
 	uint64_t last_compute;
 	uint64_t *step_command; /**< compute command of each step in this iteration */
@@ -141,7 +146,7 @@ struct tc_planner {
 	size_t bind_capacity, served_capacity, served_count;
 	struct tci_use *uses;
 	size_t use_capacity;
-	uint64_t barrier_last[TC_MAX_LANES], end_last[TC_MAX_LANES]; /**< id + 1 per lane */
+	struct tci_release barrier_last, end_last; /**< id + 1 per lane */
 
 	struct tc_schedule *record; /**< for policies that want timing, else NULL */
 	struct tc_sink recorder;
@@ -176,7 +181,7 @@ struct tc_command tci_command(enum tc_command_kind kind, enum tc_queue queue, en
 /** `id` used a slot without asking for its dependencies (chunks after the first of a move). */
 void tci_slot_touch(struct tc_planner *planner, uint32_t slot, uint64_t id, bool writes);
 /** Remember `id` in a per-lane list of latest commands. */
-void tci_note_lane(struct tc_planner *planner, uint64_t *last, uint64_t id);
+void tci_note_lane(struct tc_planner *planner, struct tci_release *latest, uint64_t id);
 enum tc_status tci_memory_change(struct tc_planner *planner, enum tc_tier tier,
                                  enum tc_tensor_kind kind, int64_t bytes, uint64_t after,
                                  struct tc_error *error);

@@ -239,9 +239,9 @@ enum tc_status tc_plan_update(struct tc_planner *planner, uint32_t first_op, uin
 	struct tc_dependency barrier[TC_MAX_LANES];
 	size_t barriers = 0;
 	for (uint32_t lane = 0; planner->barrier && lane < planner->lane_count; lane++)
-		if (planner->barrier_last[lane] != 0)
+		if (planner->barrier_last.last[lane] != 0)
 			barrier[barriers++] = (struct tc_dependency){
-			    planner->barrier_last[lane] - 1, TC_REASON_BARRIER};
+			    planner->barrier_last.last[lane] - 1, TC_REASON_BARRIER};
 	struct tc_command c = tci_command(TC_UPDATE, TC_QUEUE_CPU, TC_WHY_NONE);
 	c.first_op = first_op;
 	c.last_op = last_op;
@@ -253,7 +253,7 @@ enum tc_status tc_plan_update(struct tc_planner *planner, uint32_t first_op, uin
 	c.served_count = (uint32_t)update.count;
 	uint64_t id;
 	TC_TRY(tci_emit(planner, &c, planner->uses, update.count, barrier, barriers, &id, error));
-	tci_note_lane(planner, planner->end_last, id);
+	tci_note_lane(planner, &planner->end_last, id);
 	if (command != NULL)
 		*command = id;
 	return tci_update_discard_gradients(planner, first_op, last_op, error);
@@ -276,7 +276,7 @@ static enum tc_status tci_publish_convert(struct tc_planner *planner, uint32_t p
 	if (!done)
 		return tc_error_set(error, TC_INTERNAL, "no publish slot for parameter \"%s\"",
 		                    planner->table[param].name);
-	tci_note_lane(planner, planner->end_last, id);
+	tci_note_lane(planner, &planner->end_last, id);
 	return TC_OK;
 }
 
@@ -297,7 +297,7 @@ enum tc_status tc_plan_publish(struct tc_planner *planner, uint32_t param, struc
 		uint64_t id;
 		TC_TRY(tc_plan_move(planner, param, pool, TC_NO_POOL, TC_MOVE(TC_WHY_HOME), &moved,
 		                    &id, error));
-		tci_note_lane(planner, planner->end_last, id);
+		tci_note_lane(planner, &planner->end_last, id);
 	}
 	return in_cpu ? TC_OK : tci_slot_put(planner, param, TC_CPU, error);
 }

@@ -207,7 +207,7 @@ enum tc_status tc_plan_gradient_done(struct tc_planner *planner, uint64_t comman
                                      struct tc_error *error)
 {
 	(void)error;
-	tci_note_lane(planner, planner->barrier_last, command);
+	tci_note_lane(planner, &planner->barrier_last, command);
 	return TC_OK;
 }
 
@@ -215,6 +215,6 @@ enum tc_status tc_plan_end_waits(struct tc_planner *planner, uint64_t command,
                                  struct tc_error *error)
 {
 	(void)error;
-	tci_note_lane(planner, planner->end_last, command);
+	tci_note_lane(planner, &planner->end_last, command);
 	return TC_OK;
 }

@@ -17,6 +17,9 @@
 
 #define TCI_CLOCKS 8192u
 
+/** Entries of a clock that are worked on: constants, so that loops over them unroll. */
+enum { TCI_NARROW_CLOCK = 8 };
+
 enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *error)
 {
 	planner->lane_count = tc_lane_total(planner->machine->lanes);
@@ -24,14 +27,20 @@ enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *erro
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "machine %s has %u lanes in all; expected 1 to %d",
 		                    planner->machine->name, planner->lane_count, TC_MAX_LANES);
+	planner->clock_width =
+	    planner->lane_count <= TCI_NARROW_CLOCK ? TCI_NARROW_CLOCK : TC_MAX_LANES;
 	planner->clocks =
-	    tc_alloc_array((size_t)TCI_CLOCKS * planner->lane_count, sizeof *planner->clocks);
+	    tc_alloc_array((size_t)TCI_CLOCKS * planner->clock_width, sizeof *planner->clocks);
 	planner->clock_lane = tc_alloc_array(TCI_CLOCKS, sizeof *planner->clock_lane);
 	planner->step_command =
 	    tc_alloc_array((size_t)planner->steps->step_count + 1, sizeof *planner->step_command);
 	if (planner->clocks == NULL || planner->clock_lane == NULL || planner->step_command == NULL)
 		return tc_error_no_memory(error, "planner clocks",
-		                          (uint64_t)TCI_CLOCKS * planner->lane_count * 8);
+		                          (uint64_t)TCI_CLOCKS * planner->clock_width *
+		                              sizeof *planner->clocks);
+	for (unsigned queue = 0; queue < TC_QUEUE_COUNT; queue++)
+		planner->first_lane[queue] =
+		    tc_lane_index(planner->machine->lanes, (enum tc_queue)queue, 0);
 	planner->last_compute = TC_NO_COMMAND;
 	return TC_OK;
 }
@@ -69,13 +78,19 @@ static bool tci_clock_known(const struct tc_planner *planner, uint64_t id)
 	return planner->next_id - id <= TCI_CLOCKS;
 }
 
-void tci_note_lane(struct tc_planner *planner, uint64_t *last, uint64_t id)
+/** An id plus one, as clocks hold it: tci_emit() has seen to it that it fits. */
+static uint32_t tci_mark(uint64_t id)
+{
+	return (uint32_t)(id + 1);
+}
+
+void tci_note_lane(struct tc_planner *planner, struct tci_release *latest, uint64_t id)
 {
 	if (id == TC_NO_COMMAND || !tci_clock_known(planner, id))
 		return; /* so old that the host has waited for it, or it never ran */
 	uint32_t lane = planner->clock_lane[id % TCI_CLOCKS];
-	if (last[lane] < id + 1)
-		last[lane] = id + 1;
+	if (latest->last[lane] < tci_mark(id))
+		latest->last[lane] = tci_mark(id);
 }
 
 enum tc_status tci_memory_change(struct tc_planner *planner, enum tc_tier tier,
@@ -94,16 +109,19 @@ enum tc_status tci_memory_change(struct tc_planner *planner, enum tc_tier tier,
 
 /** Latest command per lane that the new one must follow, with the reason. */
 struct tci_wanted {
-	uint64_t last[TC_MAX_LANES]; /**< id + 1 */
+	uint32_t lanes;              /**< bit per lane: the entries below count */
+	uint32_t last[TC_MAX_LANES]; /**< id + 1 */
 	enum tc_reason reason[TC_MAX_LANES];
 };
 
-static void tci_want(struct tci_wanted *wanted, uint32_t lane, uint64_t last, enum tc_reason reason)
+static void tci_want(struct tci_wanted *wanted, uint32_t lane, uint32_t last, enum tc_reason reason)
 {
-	if (last > wanted->last[lane]) {
-		wanted->last[lane] = last;
-		wanted->reason[lane] = reason;
-	}
+	uint32_t bit = UINT32_C(1) << lane;
+	if ((wanted->lanes & bit) != 0 && last <= wanted->last[lane])
+		return;
+	wanted->lanes |= bit;
+	wanted->last[lane] = last;
+	wanted->reason[lane] = reason;
 }
 
 static void tci_want_id(struct tc_planner *planner, struct tci_wanted *wanted, uint64_t id,
@@ -112,17 +130,19 @@ static void tci_want_id(struct tc_planner *planner, struct tci_wanted *wanted, u
 	if (id == TC_NO_COMMAND)
 		return;
 	if (tci_clock_known(planner, id)) {
-		tci_want(wanted, planner->clock_lane[id % TCI_CLOCKS], id + 1, reason);
+		tci_want(wanted, planner->clock_lane[id % TCI_CLOCKS], tci_mark(id), reason);
 		return;
 	}
 	/* Its lane is forgotten, but the slot that it wrote remembers which lane touched it. */
 	for (uint32_t lane = 0; slot != NULL && lane < planner->lane_count; lane++)
-		if (slot->touched.last[lane] >= id + 1)
+		if (slot->touched.last[lane] >= tci_mark(id))
 			tci_want(wanted, lane, slot->touched.last[lane], reason);
 }
 
+/** `clock`: what is known without them, and so need not be wanted for a slot. */
 static void tci_want_uses(struct tc_planner *planner, struct tci_wanted *wanted,
-                          const struct tci_use *uses, size_t use_count)
+                          const struct tci_release *clock, const struct tci_use *uses,
+                          size_t use_count)
 {
 	for (size_t i = 0; i < use_count; i++) {
 		const struct tci_slot *slot = &planner->slots[uses[i].slot];
@@ -131,37 +151,48 @@ static void tci_want_uses(struct tc_planner *planner, struct tci_wanted *wanted,
 		if (uses[i].access == TC_READ)
 			continue;
 		for (uint32_t lane = 0; lane < planner->lane_count; lane++)
-			tci_want(wanted, lane, slot->touched.last[lane], TC_REASON_SLOT);
+			if (slot->touched.last[lane] > clock->last[lane])
+				tci_want(wanted, lane, slot->touched.last[lane], TC_REASON_SLOT);
 	}
 }
 
-static void tci_clock_merge(uint64_t *target, const uint64_t *source, uint32_t lanes)
+static void tci_clock_merge(uint32_t *target, const uint32_t *source, uint32_t width)
 {
-	for (uint32_t lane = 0; lane < lanes; lane++)
-		if (target[lane] < source[lane])
-			target[lane] = source[lane];
+	if (width == TCI_NARROW_CLOCK)
+		for (uint32_t lane = 0; lane < TCI_NARROW_CLOCK; lane++)
+			target[lane] = target[lane] < source[lane] ? source[lane] : target[lane];
+	else
+		for (uint32_t lane = 0; lane < TC_MAX_LANES; lane++)
+			target[lane] = target[lane] < source[lane] ? source[lane] : target[lane];
 }
 
 /** Keep of the wanted commands those that `clock` does not cover, latest first, and merge them. */
-static uint32_t tci_choose(struct tc_planner *planner, struct tci_wanted *wanted, uint64_t *clock,
-                           struct tc_dependency *deps)
+static uint32_t tci_choose(struct tc_planner *planner, struct tci_wanted *wanted,
+                           struct tci_release *clock, struct tc_dependency *deps)
 {
 	uint32_t count = 0;
 	for (;;) {
-		uint32_t best = TC_MAX_LANES;
-		for (uint32_t lane = 0; lane < planner->lane_count; lane++)
-			if (wanted->last[lane] > clock[lane] &&
-			    (best == TC_MAX_LANES || wanted->last[lane] > wanted->last[best]))
+		uint32_t best = TC_MAX_LANES, latest = 0;
+		for (uint32_t rest = wanted->lanes; rest != 0; rest &= rest - 1) {
+			uint32_t lane = (uint32_t)__builtin_ctz(rest);
+			uint32_t last = wanted->last[lane];
+			if (last <= clock->last[lane]) {
+				wanted->lanes &= ~(UINT32_C(1) << lane); /* covered for good */
+			} else if (last > latest) {
 				best = lane;
+				latest = last;
+			}
+		}
 		if (best == TC_MAX_LANES)
 			return count;
-		uint64_t id = wanted->last[best] - 1;
+		uint64_t id = (uint64_t)latest - 1;
 		deps[count++] = (struct tc_dependency){.id = id, .reason = wanted->reason[best]};
-		clock[best] = id + 1;
+		wanted->lanes &= ~(UINT32_C(1) << best);
+		clock->last[best] = latest;
 		if (tci_clock_known(planner, id))
-			tci_clock_merge(clock,
-			                planner->clocks + (id % TCI_CLOCKS) * planner->lane_count,
-			                planner->lane_count);
+			tci_clock_merge(clock->last,
+			                planner->clocks + (id % TCI_CLOCKS) * planner->clock_width,
+			                planner->clock_width);
 	}
 }
 
@@ -171,10 +202,11 @@ static enum tc_status tci_apply_uses(struct tc_planner *planner, const struct tc
 {
 	for (size_t i = 0; i < use_count; i++) {
 		struct tci_slot *slot = &planner->slots[uses[i].slot];
-		slot->touched.last[lane] = id + 1;
+		slot->touched.last[lane] = tci_mark(id);
 		if (uses[i].access != TC_READ)
 			slot->writer = id;
-		TC_TRY(tci_slot_count(planner, uses[i].slot, error));
+		if (!slot->counted)
+			TC_TRY(tci_slot_count(planner, uses[i].slot, error));
 	}
 	return TC_OK;
 }
@@ -182,7 +214,7 @@ static enum tc_status tci_apply_uses(struct tc_planner *planner, const struct tc
 void tci_slot_touch(struct tc_planner *planner, uint32_t slot, uint64_t id, bool writes)
 {
 	uint32_t lane = planner->clock_lane[id % TCI_CLOCKS];
-	planner->slots[slot].touched.last[lane] = id + 1;
+	planner->slots[slot].touched.last[lane] = tci_mark(id);
 	if (writes)
 		planner->slots[slot].writer = id;
 }
@@ -205,37 +237,56 @@ static enum tc_status tci_push(struct tc_planner *planner, struct tc_command *co
 	return sink->command == NULL ? TC_OK : sink->command(sink->self, command, error);
 }
 
+/** Keep what the command's clock has become. */
+static void tci_note_clock(struct tc_planner *planner, const struct tci_release *clock,
+                           uint32_t lane, uint64_t id, bool host)
+{
+	uint32_t *kept = planner->clocks + (id % TCI_CLOCKS) * planner->clock_width;
+	if (planner->clock_width == TCI_NARROW_CLOCK)
+		memcpy(kept, clock->last, TCI_NARROW_CLOCK * sizeof *kept);
+	else
+		memcpy(kept, clock->last, sizeof clock->last);
+	planner->clock_lane[id % TCI_CLOCKS] = (uint8_t)lane;
+	planner->lane_clock[lane] = *clock;
+	if (host)
+		planner->host_clock = *clock;
+}
+
+static enum tc_status tci_too_many(const struct tc_planner *planner, struct tc_error *error)
+{
+	return tc_error_set(error, TC_TOO_LARGE,
+	                    "the plan has more than %llu commands, and is in iteration %u of %u; "
+	                    "ask for fewer iterations",
+	                    (unsigned long long)TCI_MAX_COMMANDS, planner->iteration,
+	                    planner->options->iterations);
+}
+
 enum tc_status tci_emit(struct tc_planner *planner, struct tc_command *command,
                         const struct tci_use *uses, size_t use_count,
                         const struct tc_dependency *extra, size_t extra_count, uint64_t *id,
                         struct tc_error *error)
 {
-	uint32_t lanes = planner->lane_count;
-	uint32_t lane = tc_lane_index(planner->machine->lanes, command->queue, command->lane);
-	bool host = command->queue == TC_QUEUE_HOST;
-	uint64_t clock[TC_MAX_LANES];
-	memcpy(clock, planner->host_clock, sizeof clock);
-	tci_clock_merge(clock, planner->lane_clock[lane], lanes);
+	if (planner->next_id >= TCI_MAX_COMMANDS)
+		return tci_too_many(planner, error);
+	uint32_t lane = planner->first_lane[command->queue] + command->lane;
+	struct tci_release clock = planner->host_clock;
+	tci_clock_merge(clock.last, planner->lane_clock[lane].last, planner->clock_width);
 
-	struct tci_wanted wanted = {0};
+	struct tci_wanted wanted;
+	wanted.lanes = 0;
 	for (size_t i = 0; i < extra_count; i++)
 		tci_want_id(planner, &wanted, extra[i].id, extra[i].reason, NULL);
-	tci_want_uses(planner, &wanted, uses, use_count);
+	tci_want_uses(planner, &wanted, &clock, uses, use_count);
 	struct tc_dependency deps[TC_MAX_LANES];
-	command->dep_count = tci_choose(planner, &wanted, clock, deps);
+	command->dep_count = tci_choose(planner, &wanted, &clock, deps);
 	command->deps = deps;
 
-	command->id = planner->next_id;
+	command->id = planner->next_id++;
 	command->iteration = planner->declaring ? TC_ITERATION_INIT : planner->iteration;
 	command->step = planner->declaring ? 0 : tci_recorded_step(planner, planner->step);
 	command->phase = planner->phase;
-	clock[lane] = command->id + 1;
-	memcpy(planner->clocks + (command->id % TCI_CLOCKS) * lanes, clock, lanes * sizeof *clock);
-	planner->clock_lane[command->id % TCI_CLOCKS] = (uint8_t)lane;
-	memcpy(planner->lane_clock[lane], clock, sizeof clock);
-	if (host)
-		memcpy(planner->host_clock, clock, sizeof clock);
-	planner->next_id++;
+	clock.last[lane] = tci_mark(command->id);
+	tci_note_clock(planner, &clock, lane, command->id, command->queue == TC_QUEUE_HOST);
 	TC_TRY(tci_apply_uses(planner, uses, use_count, lane, command->id, error));
 	if (command->queue == TC_QUEUE_COMPUTE)
 		planner->last_compute = command->id;

@@ -179,14 +179,14 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 		                    planner->table[tensor].name, tc_tier_name(tier));
 	struct tci_slot *slot = &planner->slots[index];
 	struct tci_pool *pool = &planner->pools[slot->pool];
-	uint64_t last = 0;
+	uint32_t last = 0;
 	for (uint32_t lane = 0; lane < planner->lane_count; lane++)
 		if (slot->touched.last[lane] > last)
 			last = slot->touched.last[lane];
 	if (slot->counted)
 		TC_TRY(tci_memory_change(planner, tier, planner->table[tensor].kind,
 		                         -(int64_t)slot->bytes,
-		                         last == 0 ? TC_NO_COMMAND : last - 1, error));
+		                         last == 0 ? TC_NO_COMMAND : (uint64_t)last - 1, error));
 	if (pool->arena != NULL)
 		TC_TRY(
 		    tci_arena_put(pool->arena, slot->offset, slot->bytes, &slot->touched, error));

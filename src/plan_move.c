@@ -284,14 +284,15 @@ enum tc_status tc_plan_wait(struct tc_planner *planner, const uint64_t *ids, siz
 {
 	struct tc_dependency extra[TC_MAX_LANES];
 	struct tc_command command = tci_command(TC_WAIT, TC_QUEUE_HOST, TC_WHY_NONE);
-	uint64_t last[TC_MAX_LANES] = {0};
+	struct tci_release latest = {{0}};
 	size_t kept = 0;
 	/* Lanes run in order: of each, only the latest command needs waiting for. */
 	for (size_t i = 0; i < count; i++)
-		tci_note_lane(planner, last, ids[i]);
+		tci_note_lane(planner, &latest, ids[i]);
 	for (uint32_t lane = 0; lane < planner->lane_count; lane++)
-		if (last[lane] > planner->host_clock[lane])
-			extra[kept++] = (struct tc_dependency){last[lane] - 1, TC_REASON_ORDER};
+		if (latest.last[lane] > planner->host_clock.last[lane])
+			extra[kept++] =
+			    (struct tc_dependency){latest.last[lane] - 1, TC_REASON_ORDER};
 	if (kept == 0)
 		return TC_OK; /* the host has waited for all of it before */
 	return tci_emit(planner, &command, NULL, 0, extra, kept, NULL, error);

@@ -223,7 +223,7 @@ static enum tc_status tci_store_state(struct tc_planner *planner, uint32_t first
 			options.keep_source = false;
 			TC_TRY(tc_plan_move(planner, t, pool, TC_NO_POOL, options, &moved, &id,
 			                    error));
-			tci_note_lane(planner, planner->end_last, id);
+			tci_note_lane(planner, &planner->end_last, id);
 		}
 	}
 	return TC_OK;
@@ -268,10 +268,9 @@ enum tc_status tci_optimizer_end(struct tc_planner *planner, struct tc_error *er
 	uint64_t ids[TC_MAX_LANES];
 	size_t count = 0;
 	for (uint32_t lane = 0; lane < planner->lane_count; lane++)
-		if (planner->end_last[lane] != 0)
-			ids[count++] = planner->end_last[lane] - 1;
-	memset(planner->end_last, 0, sizeof planner->end_last);
-	memset(planner->barrier_last, 0, sizeof planner->barrier_last);
+		if (planner->end_last.last[lane] != 0)
+			ids[count++] = planner->end_last.last[lane] - 1;
+	planner->end_last = planner->barrier_last = (struct tci_release){{0}};
 	planner->barrier_met = false;
 	/* A real optimizer.step() waits for its updates; who reorders steps has none. */
 	return planner->optimizer_on_cpu && planner->reordered == NULL

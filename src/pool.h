@@ -16,9 +16,10 @@
 #include "tencache/error.h"
 #include "tencache/machine.h"
 
-/** Per lane: command id + 1 of the last command that touched the bytes; 0: none. */
+/** Per lane: command id + 1 of the last command that touched the bytes; 0: none. 32 bits (the
+ * planner refuses longer plans): a vector is a cache line, and there are as many as slots. */
 struct tci_release {
-	uint64_t last[TC_MAX_LANES];
+	uint32_t last[TC_MAX_LANES];
 };
 
 /** Element-wise maximum of `lanes` entries into `target`. */

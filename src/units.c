@@ -402,10 +402,8 @@ void *tc_alloc_array(size_t count, size_t element_bytes)
 	return calloc(count == 0 ? 1 : count, element_bytes);
 }
 
-bool tc_grow_array(void *array_pointer, size_t *capacity, size_t needed, size_t element_bytes)
+bool tc_enlarge_array(void *array_pointer, size_t *capacity, size_t needed, size_t element_bytes)
 {
-	if (needed <= *capacity)
-		return true;
 	if (element_bytes == 0 || needed > SIZE_MAX / element_bytes)
 		return false;
 	size_t larger = *capacity < 8 ? 8 : *capacity;

@@ -31,7 +31,7 @@ struct map {
 	struct tci_release truth[MAP_BYTES]; /* what the last user of this byte left */
 	struct held held[MAX_HELD];
 	uint32_t held_count;
-	uint64_t clock;
+	uint32_t clock;
 };
 
 /* End of the free run that starts at `start`. */
@@ -224,7 +224,7 @@ static void take(struct tci_arena *arena, uint64_t offset, uint64_t bytes)
 	assert_true(tci_arena_take_at(arena, offset, bytes, &release, NULL));
 }
 
-static void put(struct tci_arena *arena, uint64_t offset, uint64_t bytes, uint64_t clock)
+static void put(struct tci_arena *arena, uint64_t offset, uint64_t bytes, uint32_t clock)
 {
 	struct tci_release release = {{0}};
 	release.last[0] = clock;

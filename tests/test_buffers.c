@@ -96,7 +96,7 @@ static void give_back(struct tci_buffers *buffers, struct model_class *class, ui
 	class->held_offsets[index] = class->held_offsets[--class->held_count];
 	struct tci_release release = {{0}};
 	for (uint32_t lane = 0; lane < LANES; lane++)
-		release.last[lane] = test_random_below(random, 1000);
+		release.last[lane] = (uint32_t)test_random_below(random, 1000);
 	tci_buffers_put(buffers, offset, &release);
 	class->free_offsets[class->free_count++] = offset;
 	*model_release(class, offset) = release;
