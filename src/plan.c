@@ -12,7 +12,7 @@ static void tci_planner_role(struct tc_planner *planner, uint32_t t)
 	const struct tc_tensor *tensor = &planner->trace->tensors[t];
 	if (tensor->of == TC_NONE)
 		return;
-	struct tci_tensor *param = &planner->tensors[tensor->of];
+	struct tci_relations *param = &planner->relations[tensor->of];
 	if (tensor->kind == TC_GRAD)
 		param->gradient_of_param = t;
 	else if (tensor->role == TC_ROLE_MASTER)
@@ -39,41 +39,57 @@ static uint64_t tci_elements(const struct tc_trace *trace, const struct tc_tenso
 	return (tensor->bytes - 1) / width + 1;
 }
 
+enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_tensor *entry,
+                              uint64_t elements, struct tc_error *error)
+{
+	uint32_t id = planner->tensor_count;
+	size_t needed = (size_t)id + 1;
+	if (needed >= TC_NONE ||
+	    !tci_grow_lines(&planner->tensors, &planner->tensor_capacity, needed,
+	                    sizeof *planner->tensors) ||
+	    !tc_grow_array(&planner->relations, &planner->relation_capacity, needed,
+	                   sizeof *planner->relations) ||
+	    !tc_grow_array(&planner->table, &planner->table_capacity, needed,
+	                   sizeof *planner->table))
+		return tc_error_no_memory(error, "planner tensors", needed);
+	planner->table[id] = *entry;
+	planner->table[id].start.pool = TC_NO_POOL;
+	planner->tensors[id] = (struct tci_tensor){
+	    .slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
+	    .source = entry->derived_from == TC_NONE ? id : entry->derived_from,
+	    .bytes = entry->bytes,
+	    .elements = elements,
+	    .first_derived = TC_NONE,
+	    .next_derived = TC_NONE,
+	    .kind = (uint8_t)entry->kind};
+	planner->relations[id] = (struct tci_relations){.gradient_of_param = TC_NONE,
+	                                                .master = TC_NONE,
+	                                                .exp_avg = TC_NONE,
+	                                                .exp_avg_sq = TC_NONE,
+	                                                .derived_master = TC_NONE};
+	planner->tensor_count++;
+	return TC_OK;
+}
+
 static enum tc_status tci_planner_tensors(struct tc_planner *planner, struct tc_error *error)
 {
 	const struct tc_trace *trace = planner->trace;
-	planner->tensor_count = trace->tensor_count;
-	if (!tc_grow_array(&planner->tensors, &planner->tensor_capacity, trace->tensor_count + 1u,
-	                   sizeof *planner->tensors) ||
-	    !tc_grow_array(&planner->table, &planner->table_capacity, trace->tensor_count + 1u,
-	                   sizeof *planner->table))
-		return tc_error_no_memory(error, "planner tensors", trace->tensor_count);
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		const struct tc_tensor *tensor = &trace->tensors[t];
-		planner->tensors[t] =
-		    (struct tci_tensor){.slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
-		                        .gradient_of_param = TC_NONE,
-		                        .master = TC_NONE,
-		                        .exp_avg = TC_NONE,
-		                        .exp_avg_sq = TC_NONE,
-		                        .derived_master = TC_NONE,
-		                        .first_derived = TC_NONE,
-		                        .next_derived = TC_NONE,
-		                        .elements = tci_elements(trace, tensor)};
-		planner->table[t] = (struct tc_plan_tensor){.name = tensor->name,
-		                                            .kind = tensor->kind,
-		                                            .role = tensor->role,
-		                                            .bytes = tensor->bytes,
-		                                            .derived_from = TC_NONE,
-		                                            .home = TC_GPU,
-		                                            .start = {.pool = TC_NO_POOL}};
+		struct tc_plan_tensor entry = {.name = tensor->name,
+		                               .kind = tensor->kind,
+		                               .role = tensor->role,
+		                               .bytes = tensor->bytes,
+		                               .derived_from = TC_NONE,
+		                               .home = TC_GPU};
+		TC_TRY(tci_tensor_add(planner, &entry, tci_elements(trace, tensor), error));
 	}
 	for (uint32_t t = 0; t < trace->tensor_count; t++)
 		tci_planner_role(planner, t);
 	for (uint32_t e = 0; e < trace->event_count; e++) {
 		if (trace->events[e].kind != TC_EVENT_GRADIENT)
 			continue;
-		uint32_t gradient = planner->tensors[trace->events[e].tensor].gradient_of_param;
+		uint32_t gradient = planner->relations[trace->events[e].tensor].gradient_of_param;
 		if (gradient != TC_NONE)
 			planner->tensors[gradient].has_gradient_event = true;
 	}
@@ -129,6 +145,7 @@ static void tci_planner_free(struct tc_planner *planner)
 	free(planner->derived_names);
 	tc_steps_free(planner->reordered);
 	free(planner->tensors);
+	free(planner->relations);
 	free(planner->table);
 }
 
@@ -148,7 +165,7 @@ static enum tc_status tci_initial_places(struct tc_planner *planner,
 		    planner->unmanaged_pool != TC_NO_POOL) {
 			entry->placed = true;
 			entry->start = (struct tc_place){planner->unmanaged_pool,
-			                                 planner->tensors[t].unmanaged_offset};
+			                                 planner->relations[t].unmanaged_offset};
 		}
 		for (int tier = TC_TIER_COUNT - 1; tier >= 0; tier--) {
 			uint32_t slot = planner->tensors[t].slots[tier];
@@ -261,8 +278,8 @@ static enum tc_status tci_events(struct tc_planner *planner, const struct tc_ste
 		const struct tc_event *event = &planner->trace->events[e];
 		planner->hooks++;
 		if (event->kind == TC_EVENT_GRADIENT &&
-		    planner->tensors[event->tensor].gradient_of_param != TC_NONE)
-			planner->tensors[planner->tensors[event->tensor].gradient_of_param]
+		    planner->relations[event->tensor].gradient_of_param != TC_NONE)
+			planner->tensors[planner->relations[event->tensor].gradient_of_param]
 			    .pinned_gradient = false;
 		if (policy->on_event != NULL)
 			TC_TRY(policy->on_event(planner->policy_self, planner, e, &handled, error));

@@ -11,6 +11,7 @@
 #ifndef TENCACHE_SRC_PLAN_H
 #define TENCACHE_SRC_PLAN_H
 
+#include "lines.h"
 #include "pool.h"
 #include "tencache/planner.h"
 #include "tencache/units.h"
@@ -34,6 +35,7 @@ struct tci_slot {
 	uint32_t next_free;
 	bool counted; /**< its bytes are in the memory changes: from its first writer on */
 	struct tci_release touched; /**< last command of each lane that used these bytes */
+	uint64_t unused[2];         /**< whole cache lines */
 };
 
 struct tci_pool {
@@ -57,21 +59,32 @@ struct tci_step_memory {
 	int64_t peak;
 };
 
+/** What every command looks at: a cache line. The rest is in struct tci_relations. */
 struct tci_tensor {
 	uint32_t slots[TCI_TIERS];
-	uint64_t latest; /**< version; derived tensors follow derived_from */
-	uint64_t unmanaged_offset;
-	uint64_t pin_stamp;                   /**< pinned while equal to the planner's stamp */
-	uint32_t gradient_of_param;           /**< for parameters: their gradient, or TC_NONE */
-	uint32_t master, exp_avg, exp_avg_sq; /**< for parameters */
-	uint32_t derived_master; /**< for parameters without a master in the trace, or TC_NONE */
-	uint32_t first_derived, next_derived; /**< list of tensors derived from this one */
+	uint32_t source;    /**< whose version it carries: derived_from, or itself */
+	uint64_t latest;    /**< version; derived tensors follow their source */
+	uint64_t bytes;     /**< as in the table */
+	uint64_t pin_stamp; /**< pinned while equal to the planner's stamp */
 	uint64_t elements;
+	uint32_t first_derived, next_derived; /**< list of tensors derived from this one */
+	uint8_t kind;                         /**< as in the table */
 	bool managed;
 	bool has_gradient_event; /**< a gradient whose parameter has one */
 	bool pinned_gradient;    /**< between birth and gradient event */
 	bool fetched_since_request;
 	bool always_resident;
+};
+_Static_assert(sizeof(struct tci_slot) % TCI_LINE_BYTES == 0 &&
+                   sizeof(struct tci_tensor) == TCI_LINE_BYTES,
+               "slots and tensors stand on cache lines of their own");
+
+/** Of one tensor to others, and where it lies if no policy manages it. */
+struct tci_relations {
+	uint64_t unmanaged_offset;
+	uint32_t gradient_of_param;           /**< for parameters: their gradient, or TC_NONE */
+	uint32_t master, exp_avg, exp_avg_sq; /**< for parameters */
+	uint32_t derived_master; /**< for parameters without a master in the trace, or TC_NONE */
 };
 
 /** In tc_memory_change.after, until the next command has its id. */
@@ -96,9 +109,10 @@ struct tc_planner {
 	uint64_t alignment;
 
 	struct tci_tensor *tensors;
-	struct tc_plan_tensor *table; /**< parallel to tensors */
+	struct tci_relations *relations; /**< parallel to tensors */
+	struct tc_plan_tensor *table;    /**< likewise */
 	uint32_t tensor_count;
-	size_t tensor_capacity, table_capacity;
+	size_t tensor_capacity, relation_capacity, table_capacity;
 	char **derived_names;
 	size_t derived_name_count, derived_name_capacity;
 
@@ -165,6 +179,11 @@ struct tci_use {
 };
 #define TCI_USE(slot_index, how) ((struct tci_use){(slot_index), (how)})
 
+/* plan.c */
+/** One more tensor of the plan, its number the count so far. `entry->start` need not be set. */
+enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_tensor *entry,
+                              uint64_t elements, struct tc_error *error);
+
 /* plan_emit.c */
 enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *error);
 void tci_emit_free(struct tc_planner *planner);
@@ -203,13 +222,23 @@ enum tc_status tci_discard_leftovers(struct tc_planner *planner, struct tc_error
 /** Give the memory of the copy in `tier` back to its pool. */
 enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc_tier tier,
                             struct tc_error *error);
-uint64_t tci_latest(const struct tc_planner *planner, uint32_t tensor);
+static inline uint64_t tci_latest(const struct tc_planner *planner, uint32_t tensor)
+{
+	return planner->tensors[planner->tensors[tensor].source].latest;
+}
 /** What a message calls a tensor: its name in quotes, else what it is of, else kind and id. */
 #define TCI_LABEL_BYTES 200
 const char *tci_label(const struct tc_planner *planner, uint32_t tensor,
                       char text[TCI_LABEL_BYTES]);
 /** Slot of the copy that holds the latest version in a tier, or TCI_NO_SLOT. */
-uint32_t tci_latest_slot(const struct tc_planner *planner, uint32_t tensor, enum tc_tier tier);
+static inline uint32_t tci_latest_slot(const struct tc_planner *planner, uint32_t tensor,
+                                       enum tc_tier tier)
+{
+	uint32_t slot = planner->tensors[tensor].slots[tier];
+	return slot == TCI_NO_SLOT || planner->slots[slot].version != tci_latest(planner, tensor)
+	           ? TCI_NO_SLOT
+	           : slot;
+}
 uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier, uint64_t bytes);
 void tci_memory_free(struct tc_planner *planner);
 

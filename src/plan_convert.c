@@ -17,7 +17,7 @@ static struct tc_bind tci_bind_slot(const struct tc_planner *planner, uint32_t t
 	return (struct tc_bind){.tensor = tensor,
 	                        .pool = s->pool,
 	                        .offset = s->offset,
-	                        .bytes = planner->table[tensor].bytes,
+	                        .bytes = planner->tensors[tensor].bytes,
 	                        .version = s->version,
 	                        .access = access};
 }
@@ -56,7 +56,7 @@ enum tc_status tc_plan_convert(struct tc_planner *planner, uint32_t source, uint
 	convert.version = planner->slots[to].version;
 	convert.traffic_bytes = options.traffic_bytes != 0
 	                            ? options.traffic_bytes
-	                            : planner->table[source].bytes + planner->table[target].bytes;
+	                            : planner->tensors[source].bytes + planner->tensors[target].bytes;
 	convert.binds = binds;
 	convert.bind_count = 2;
 	struct tci_use uses[] = {TCI_USE(from, TC_READ), TCI_USE(to, TC_WRITE)};
@@ -120,7 +120,7 @@ static enum tc_status tci_update_add(struct tci_update *update, uint32_t tensor,
 	planner->binds[at] = tci_bind_slot(planner, tensor, slot, access);
 	planner->uses[at] = TCI_USE(slot, access);
 	struct tci_tensor *t = &planner->tensors[tensor];
-	bool moved = t->fetched_since_request || planner->table[tensor].kind == TC_GRAD;
+	bool moved = t->fetched_since_request || planner->tensors[tensor].kind == TC_GRAD;
 	planner->served[at] = (struct tc_served){.tensor = tensor,
 	                                         .outcome = moved ? TC_COVERED : TC_RESIDENT,
 	                                         .is_request = true,
@@ -144,7 +144,7 @@ static enum tc_status tci_update_touch(struct tci_update *update, uint32_t tenso
                                        enum tc_access access)
 {
 	struct tc_planner *planner = update->planner;
-	switch (planner->table[tensor].kind) {
+	switch (planner->tensors[tensor].kind) {
 	case TC_GRAD:
 		/* Fused kernels may also write the gradient (loss scaling); nobody reads it again.
 		 */
@@ -156,9 +156,9 @@ static enum tc_status tci_update_touch(struct tci_update *update, uint32_t tenso
 	case TC_PARAM:
 		if (access == TC_WRITE)
 			update->elements += planner->tensors[tensor].elements;
-		return planner->tensors[tensor].derived_master == TC_NONE
+		return planner->relations[tensor].derived_master == TC_NONE
 		           ? TC_OK
-		           : tci_update_add(update, planner->tensors[tensor].derived_master,
+		           : tci_update_add(update, planner->relations[tensor].derived_master,
 		                            access);
 	default:
 		return TC_OK; /* scalars and scratch of the trace's kernel: part of the update */
@@ -185,7 +185,7 @@ static void tci_update_versions(struct tci_update *update, uint32_t first_op, ui
 	for (uint32_t o = first_op; o <= last_op; o++) {
 		struct tc_ids writes = planner->trace->ops[o].writes;
 		for (uint32_t i = 0; i < writes.count; i++)
-			if (planner->table[writes.items[i]].kind != TC_GRAD)
+			if (planner->tensors[writes.items[i]].kind != TC_GRAD)
 				planner->tensors[writes.items[i]].latest++;
 	}
 	for (size_t i = 0; i < update->count; i++) {
@@ -217,13 +217,13 @@ static enum tc_status tci_update_discard_gradients(struct tc_planner *planner, u
 		struct tc_ids frees = planner->trace->ops[o].frees;
 		struct tc_ids reads = planner->trace->ops[o].reads;
 		for (uint32_t i = 0; i < frees.count; i++) {
-			if (planner->table[frees.items[i]].kind != TC_GRAD)
+			if (planner->tensors[frees.items[i]].kind != TC_GRAD)
 				continue;
 			TC_TRY(tc_plan_discard(planner, frees.items[i], error));
 			TC_TRY(tci_discard_derived(planner, frees.items[i], error));
 		}
 		for (uint32_t i = 0; i < reads.count; i++)
-			if (planner->table[reads.items[i]].kind == TC_GRAD &&
+			if (planner->tensors[reads.items[i]].kind == TC_GRAD &&
 			    planner->trace->tensors[reads.items[i]].persistent)
 				TC_TRY(tci_discard_derived(planner, reads.items[i], error));
 	}

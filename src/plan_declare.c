@@ -113,11 +113,7 @@ enum tc_status tc_plan_derive(struct tc_planner *planner, const char *name,
 {
 	TC_TRY(tci_only_in_begin(planner, "tc_plan_derive", error));
 	uint32_t id = planner->tensor_count;
-	if (!tc_grow_array(&planner->tensors, &planner->tensor_capacity, id + 1u,
-	                   sizeof *planner->tensors) ||
-	    !tc_grow_array(&planner->table, &planner->table_capacity, id + 1u,
-	                   sizeof *planner->table) ||
-	    !tc_grow_array(&planner->derived_names, &planner->derived_name_capacity,
+	if (!tc_grow_array(&planner->derived_names, &planner->derived_name_capacity,
 	                   planner->derived_name_count + 1, sizeof *planner->derived_names))
 		return tc_error_no_memory(error, "derived tensors", id);
 	char *copy = malloc(strlen(name) + 1);
@@ -125,28 +121,18 @@ enum tc_status tc_plan_derive(struct tc_planner *planner, const char *name,
 		return tc_error_no_memory(error, "derived tensor name", strlen(name));
 	strcpy(copy, name);
 	planner->derived_names[planner->derived_name_count++] = copy;
-	planner->table[id] = (struct tc_plan_tensor){.name = copy,
-	                                             .kind = kind,
-	                                             .role = role,
-	                                             .bytes = bytes,
-	                                             .derived_from = source,
-	                                             .home = TC_CPU,
-	                                             .start = {.pool = TC_NO_POOL}};
-	planner->tensors[id] = (struct tci_tensor){.slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
-	                                           .gradient_of_param = TC_NONE,
-	                                           .master = TC_NONE,
-	                                           .exp_avg = TC_NONE,
-	                                           .exp_avg_sq = TC_NONE,
-	                                           .derived_master = TC_NONE,
-	                                           .first_derived = TC_NONE,
-	                                           .next_derived = TC_NONE,
-	                                           .elements = elements,
-	                                           .managed = true};
+	struct tc_plan_tensor entry = {.name = copy,
+	                               .kind = kind,
+	                               .role = role,
+	                               .bytes = bytes,
+	                               .derived_from = source,
+	                               .home = TC_CPU};
+	TC_TRY(tci_tensor_add(planner, &entry, elements, error));
+	planner->tensors[id].managed = true;
 	if (source != TC_NONE) {
 		planner->tensors[id].next_derived = planner->tensors[source].first_derived;
 		planner->tensors[source].first_derived = id;
 	}
-	planner->tensor_count++;
 	*tensor = id;
 	return TC_OK;
 }

@@ -39,7 +39,7 @@ static enum tc_status tci_trial_event(struct tci_gradient_trial *trial, uint32_t
 	const struct tc_event *e = &planner->trace->events[event];
 	if (e->kind != TC_EVENT_GRADIENT)
 		return TC_OK;
-	uint32_t own = planner->tensors[e->tensor].gradient_of_param;
+	uint32_t own = planner->relations[e->tensor].gradient_of_param;
 	if (trial->until == NULL)
 		return own == TC_NONE ? TC_OK : tci_trial_leave(trial, own);
 	for (uint32_t t = 0; t < planner->trace->tensor_count; t++)

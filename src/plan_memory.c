@@ -18,20 +18,6 @@ uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier, uint64_t
 	return tc_align_up(bytes, alignment, &aligned) ? aligned : UINT64_MAX;
 }
 
-uint64_t tci_latest(const struct tc_planner *planner, uint32_t tensor)
-{
-	uint32_t source = planner->table[tensor].derived_from;
-	return planner->tensors[source == TC_NONE ? tensor : source].latest;
-}
-
-uint32_t tci_latest_slot(const struct tc_planner *planner, uint32_t tensor, enum tc_tier tier)
-{
-	uint32_t slot = planner->tensors[tensor].slots[tier];
-	if (slot == TCI_NO_SLOT || planner->slots[slot].version != tci_latest(planner, tensor))
-		return TCI_NO_SLOT;
-	return slot;
-}
-
 static enum tc_status tci_pool_refuse(struct tc_planner *planner, enum tc_tier tier,
                                       const char *name, uint64_t bytes, struct tc_error *error)
 {
@@ -79,8 +65,8 @@ static uint32_t tci_slot_new(struct tc_planner *planner)
 		planner->free_slot = planner->slots[slot].next_free;
 		return slot;
 	}
-	if (!tc_grow_array(&planner->slots, &planner->slot_capacity, planner->slot_count + 1u,
-	                   sizeof *planner->slots))
+	if (!tci_grow_lines(&planner->slots, &planner->slot_capacity,
+	                    (size_t)planner->slot_count + 1, sizeof *planner->slots))
 		return TCI_NO_SLOT;
 	return planner->slot_count++;
 }
@@ -90,7 +76,7 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 {
 	*slot = TCI_NO_SLOT;
 	struct tci_pool *p = &planner->pools[pool];
-	uint64_t exact = planner->table[tensor].bytes;
+	uint64_t exact = planner->tensors[tensor].bytes;
 	uint64_t aligned = tci_align(planner, p->info.tier, exact);
 	struct tci_release release;
 	uint64_t offset;
@@ -120,7 +106,7 @@ enum tc_status tci_slot_count(struct tc_planner *planner, uint32_t slot, struct 
 		return TC_OK;
 	s->counted = true;
 	return tci_memory_change(planner, planner->pools[s->pool].info.tier,
-	                         planner->table[s->tensor].kind, (int64_t)s->bytes, TC_NO_COMMAND,
+	                         (enum tc_tensor_kind)planner->tensors[s->tensor].kind, (int64_t)s->bytes, TC_NO_COMMAND,
 	                         error);
 }
 
@@ -184,7 +170,8 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 		if (slot->touched.last[lane] > last)
 			last = slot->touched.last[lane];
 	if (slot->counted)
-		TC_TRY(tci_memory_change(planner, tier, planner->table[tensor].kind,
+		TC_TRY(tci_memory_change(planner, tier,
+		                         (enum tc_tensor_kind)planner->tensors[tensor].kind,
 		                         -(int64_t)slot->bytes,
 		                         last == 0 ? TC_NO_COMMAND : (uint64_t)last - 1, error));
 	if (pool->arena != NULL)

@@ -13,14 +13,14 @@ struct tci_hop {
 static struct tci_hop tci_hop_between(const struct tc_planner *planner, uint32_t tensor,
                                       enum tc_tier from, enum tc_tier to)
 {
-	bool gradient = planner->table[tensor].kind == TC_GRAD;
+	bool gradient = planner->tensors[tensor].kind == TC_GRAD;
 	if (to == TC_GPU) {
 		/* A parameter whose GPU copy is stale is not fetched but refreshed. */
 		uint32_t slot = planner->tensors[tensor].slots[TC_GPU];
 		bool refresh =
 		    slot != TCI_NO_SLOT && planner->slots[slot].version != TCI_NO_CONTENT;
 		enum tc_command_kind kind = gradient ? TC_GRADIENT
-		                            : refresh && planner->table[tensor].kind == TC_PARAM
+		                            : refresh && planner->tensors[tensor].kind == TC_PARAM
 		                                ? TC_PUBLISH
 		                                : TC_FETCH;
 		return (struct tci_hop){from == TC_NVME ? TC_QUEUE_GPU_NVME : TC_QUEUE_H2D, kind};
@@ -54,7 +54,7 @@ static struct tc_command tci_move_command(struct tc_planner *planner, struct tci
 	struct tc_command command = tci_command(hop.kind, hop.queue, why);
 	command.tensor = tensor;
 	command.version = from->version;
-	command.bytes = planner->table[tensor].bytes;
+	command.bytes = planner->tensors[tensor].bytes;
 	command.src = (struct tc_place){from->pool, from->offset};
 	command.dst = (struct tc_place){to->pool, to->offset};
 	const struct tc_pool_info *a = &planner->pools[from->pool].info;
@@ -146,7 +146,7 @@ static enum tc_status tci_move_two_hops(struct tc_planner *planner, uint32_t ten
 	                : (struct tci_hop){TC_QUEUE_D2H, TC_EVICT};
 	hops.second = up ? (struct tci_hop){TC_QUEUE_H2D, TC_FETCH}
 	                 : (struct tci_hop){TC_QUEUE_NVME_WRITE, TC_SPILL};
-	uint64_t total = planner->table[tensor].bytes, chunk = planner->machine->chunk_bytes;
+	uint64_t total = planner->tensors[tensor].bytes, chunk = planner->machine->chunk_bytes;
 	uint64_t version = planner->slots[hops.source].version;
 	planner->slots[hops.middle].version = version;
 	for (uint64_t offset = 0; offset < total; offset += chunk) {

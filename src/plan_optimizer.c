@@ -15,9 +15,9 @@ static enum tc_status tci_derive_master(struct tc_planner *planner, uint32_t par
 	uint32_t made;
 	(void)snprintf(name, sizeof name, "%.240s.master", planner->table[param].name);
 	TC_TRY(tc_plan_derive(planner, name, TC_OPTIMIZER_STATE, TC_ROLE_MASTER,
-	                      planner->table[param].bytes, planner->tensors[param].elements, param,
+	                      planner->tensors[param].bytes, planner->tensors[param].elements, param,
 	                      &made, error));
-	planner->tensors[param].derived_master = made;
+	planner->relations[param].derived_master = made;
 	return TC_OK;
 }
 
@@ -104,7 +104,7 @@ static enum tc_status tci_gradient_down(struct tc_planner *planner, uint32_t gra
 		    error, TC_INFEASIBLE,
 		    "no room in host memory for %s (%llu bytes); use more --cpu-memory",
 		    tci_label(planner, gradient, label),
-		    (unsigned long long)planner->table[gradient].bytes);
+		    (unsigned long long)planner->tensors[gradient].bytes);
 	return tc_plan_gradient_done(planner, id, error);
 }
 
@@ -124,7 +124,7 @@ static bool tci_gradient_grows(const struct tc_planner *planner, uint32_t gradie
 enum tc_status tci_gradient_event(struct tc_planner *planner, uint32_t param,
                                   struct tc_error *error)
 {
-	uint32_t gradient = planner->tensors[param].gradient_of_param;
+	uint32_t gradient = planner->relations[param].gradient_of_param;
 	if (gradient == TC_NONE || tci_gradient_grows(planner, gradient))
 		return TC_OK;
 	return tci_gradient_down(planner, gradient, error);
@@ -138,7 +138,7 @@ static enum tc_status tci_convert_gradients(struct tc_planner *planner, uint32_t
 		struct tc_ids reads = planner->trace->ops[o].reads;
 		for (uint32_t i = 0; i < reads.count; i++) {
 			uint32_t t = reads.items[i], derived = planner->tensors[t].first_derived;
-			if (planner->table[t].kind != TC_GRAD)
+			if (planner->tensors[t].kind != TC_GRAD)
 				continue;
 			if (tci_latest_slot(planner, t, TC_CPU) == TCI_NO_SLOT)
 				TC_TRY(tci_gradient_down(planner, t, error));
@@ -172,7 +172,7 @@ static enum tc_status tci_gradients_before_updates(struct tc_planner *planner,
 		return TC_OK;
 	planner->barrier_met = true;
 	for (uint32_t t = 0; t < planner->trace->tensor_count; t++)
-		if (planner->table[t].kind == TC_GRAD)
+		if (planner->tensors[t].kind == TC_GRAD)
 			TC_TRY(tci_gradient_down(planner, t, error));
 	return TC_OK;
 }
@@ -187,9 +187,9 @@ static enum tc_status tci_load_state(struct tc_planner *planner, uint32_t first_
 			uint32_t t = reads.items[i];
 			bool moved = true;
 			char label[TCI_LABEL_BYTES];
-			if (planner->table[t].kind == TC_PARAM)
-				t = planner->tensors[t].derived_master;
-			if (t == TC_NONE || planner->table[t].kind != TC_OPTIMIZER_STATE ||
+			if (planner->tensors[t].kind == TC_PARAM)
+				t = planner->relations[t].derived_master;
+			if (t == TC_NONE || planner->tensors[t].kind != TC_OPTIMIZER_STATE ||
 			    tci_latest_slot(planner, t, TC_CPU) != TCI_NO_SLOT)
 				continue;
 			TC_TRY(tc_plan_move(planner, t, planner->default_pool[TC_CPU], TC_NO_POOL,
@@ -214,8 +214,8 @@ static enum tc_status tci_store_state(struct tc_planner *planner, uint32_t first
 			uint32_t t = writes.items[i];
 			bool moved;
 			uint64_t id;
-			if (planner->table[t].kind == TC_PARAM)
-				t = planner->tensors[t].derived_master;
+			if (planner->tensors[t].kind == TC_PARAM)
+				t = planner->relations[t].derived_master;
 			if (t == TC_NONE || planner->tensors[t].slots[TC_NVME] == TCI_NO_SLOT)
 				continue;
 			uint32_t pool = planner->slots[planner->tensors[t].slots[TC_NVME]].pool;
@@ -239,7 +239,7 @@ static enum tc_status tci_default_update(struct tc_planner *planner, uint32_t fi
 	for (uint32_t o = first_op; o <= last_op; o++) {
 		struct tc_ids writes = planner->trace->ops[o].writes;
 		for (uint32_t i = 0; i < writes.count; i++)
-			if (planner->table[writes.items[i]].kind == TC_PARAM)
+			if (planner->tensors[writes.items[i]].kind == TC_PARAM)
 				TC_TRY(tc_plan_publish(planner, writes.items[i], error));
 	}
 	return tci_store_state(planner, first_op, last_op, error);

@@ -93,7 +93,7 @@ uint64_t tc_plan_next_use(const struct tc_planner *planner, uint32_t tensor)
 
 uint32_t tc_plan_state_of(const struct tc_planner *planner, uint32_t param, enum tc_role role)
 {
-	const struct tci_tensor *t = &planner->tensors[param];
+	const struct tci_relations *t = &planner->relations[param];
 	return role == TC_ROLE_MASTER       ? t->master
 	       : role == TC_ROLE_EXP_AVG    ? t->exp_avg
 	       : role == TC_ROLE_EXP_AVG_SQ ? t->exp_avg_sq
@@ -102,13 +102,13 @@ uint32_t tc_plan_state_of(const struct tc_planner *planner, uint32_t param, enum
 
 uint32_t tc_plan_master_of(const struct tc_planner *planner, uint32_t param)
 {
-	const struct tci_tensor *t = &planner->tensors[param];
+	const struct tci_relations *t = &planner->relations[param];
 	return t->master != TC_NONE ? t->master : t->derived_master;
 }
 
 uint32_t tc_plan_gradient_of(const struct tc_planner *planner, uint32_t param)
 {
-	return planner->tensors[param].gradient_of_param;
+	return planner->relations[param].gradient_of_param;
 }
 
 uint64_t tc_plan_free_bytes(const struct tc_planner *planner, enum tc_tier tier)

@@ -200,8 +200,8 @@ static enum tc_status tci_step_binds(struct tc_planner *planner, uint32_t step,
 		struct tc_bind *bind = &planner->binds[count++];
 		*bind = (struct tc_bind){.tensor = touch->tensor,
 		                         .pool = planner->unmanaged_pool,
-		                         .offset = tensor->unmanaged_offset,
-		                         .bytes = planner->table[touch->tensor].bytes,
+		                         .offset = planner->relations[touch->tensor].unmanaged_offset,
+		                         .bytes = tensor->bytes,
 		                         .version = tensor->latest,
 		                         .access = touch->access};
 		tensor->latest += touch->writes;

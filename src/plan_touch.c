@@ -145,7 +145,7 @@ static void tci_gradient_leaves(struct tc_planner *planner, struct tci_gradient_
 	if (gradient == TC_NONE || !walk->alive[gradient])
 		return;
 	walk->alive[gradient] = false;
-	walk->bytes -= tci_align(planner, TC_GPU, planner->table[gradient].bytes);
+	walk->bytes -= tci_align(planner, TC_GPU, planner->tensors[gradient].bytes);
 }
 
 static void tci_gradient_events(struct tc_planner *planner, struct tci_gradient_walk *walk,
@@ -157,7 +157,7 @@ static void tci_gradient_events(struct tc_planner *planner, struct tci_gradient_
 		if (event->kind != TC_EVENT_GRADIENT)
 			continue;
 		tci_gradient_leaves(planner, walk,
-		                    planner->tensors[event->tensor].gradient_of_param);
+		                    planner->relations[event->tensor].gradient_of_param);
 	}
 }
 
@@ -181,7 +181,7 @@ static uint64_t tci_step_need(struct tc_planner *planner, struct tci_gradient_wa
 		const struct tci_touch *touch = &planner->touches[i];
 		if (!planner->tensors[touch->tensor].managed || walk->alive[touch->tensor])
 			continue;
-		uint64_t bytes = tci_align(planner, TC_GPU, planner->table[touch->tensor].bytes);
+		uint64_t bytes = tci_align(planner, TC_GPU, planner->tensors[touch->tensor].bytes);
 		if (touch->born && walk->has_event[touch->tensor]) {
 			walk->alive[touch->tensor] = true;
 			walk->bytes += bytes;
@@ -208,7 +208,7 @@ static enum tc_status tci_needs(struct tc_planner *planner, struct tc_error *err
 			const struct tc_event *event = &planner->trace->events[e];
 			if (event->kind != TC_EVENT_GRADIENT)
 				continue;
-			uint32_t gradient = planner->tensors[event->tensor].gradient_of_param;
+			uint32_t gradient = planner->relations[event->tensor].gradient_of_param;
 			if (gradient != TC_NONE)
 				walk.has_event[gradient] = true;
 		}

@@ -39,7 +39,7 @@ static bool tci_is_unmanaged(const struct tc_planner *planner, uint32_t tensor)
 
 static uint64_t tci_gpu_bytes(const struct tc_planner *planner, uint32_t tensor)
 {
-	return tci_align(planner, TC_GPU, planner->table[tensor].bytes);
+	return tci_align(planner, TC_GPU, planner->tensors[tensor].bytes);
 }
 
 static enum tc_status tci_unmanaged_keep(struct tci_unmanaged *u, uint32_t t)
@@ -49,8 +49,8 @@ static enum tc_status tci_unmanaged_keep(struct tci_unmanaged *u, uint32_t t)
 		return TC_OK;
 	u->alive[t] = true;
 	TC_TRY(tci_unmanaged_take(u, tci_gpu_bytes(planner, t),
-	                          &planner->tensors[t].unmanaged_offset));
-	return tci_memory_change(planner, TC_GPU, planner->table[t].kind,
+	                          &planner->relations[t].unmanaged_offset));
+	return tci_memory_change(planner, TC_GPU, planner->tensors[t].kind,
 	                         (int64_t)tci_gpu_bytes(planner, t), TC_NO_COMMAND, u->error);
 }
 
@@ -76,10 +76,10 @@ static enum tc_status tci_unmanaged_births(struct tci_unmanaged *u, const struct
 		if (!tci_is_unmanaged(planner, t) || u->alive[t])
 			continue;
 		uint64_t bytes = tci_gpu_bytes(planner, t);
-		TC_TRY(tci_unmanaged_take(u, bytes, &planner->tensors[t].unmanaged_offset));
+		TC_TRY(tci_unmanaged_take(u, bytes, &planner->relations[t].unmanaged_offset));
 		u->alive[t] = true;
 		u->live += (int64_t)bytes;
-		memory->born[planner->table[t].kind] += (int64_t)bytes;
+		memory->born[planner->tensors[t].kind] += (int64_t)bytes;
 	}
 	return TC_OK;
 }
@@ -97,10 +97,10 @@ static enum tc_status tci_unmanaged_deaths(struct tci_unmanaged *u, const struct
 		u->alive[t] = false;
 		u->live -= bytes;
 		if (born_here[t])
-			memory->born[planner->table[t].kind] -= bytes;
+			memory->born[planner->tensors[t].kind] -= bytes;
 		else
-			memory->died[planner->table[t].kind] += bytes;
-		TC_TRY(tci_arena_put(u->arena, planner->tensors[t].unmanaged_offset,
+			memory->died[planner->tensors[t].kind] += bytes;
+		TC_TRY(tci_arena_put(u->arena, planner->relations[t].unmanaged_offset,
 		                     (uint64_t)bytes, &u->none, u->error));
 	}
 	return TC_OK;
@@ -152,7 +152,7 @@ static void tci_unmanaged_leftovers(struct tci_unmanaged *u, uint32_t last_compu
 	for (uint32_t t = 0; t < planner->trace->tensor_count; t++)
 		if (u->alive[t] && tci_is_unmanaged(planner, t) &&
 		    !planner->trace->tensors[t].persistent)
-			planner->step_memory[last_compute_step].died[planner->table[t].kind] +=
+			planner->step_memory[last_compute_step].died[planner->tensors[t].kind] +=
 			    (int64_t)tci_gpu_bytes(planner, t);
 }
 
