@@ -128,6 +128,8 @@ struct tc_planner {
 	struct tci_slot *slots;
 	uint32_t slot_count, free_slot;
 	size_t slot_capacity;
+	uint32_t *passing; /**< managed tensors of the trace that do not outlive an iteration */
+	uint32_t passing_count;
 
 	/* what each step does, see plan_touch.c */
 	struct tci_touch *touches;

@@ -30,12 +30,28 @@ void tc_plan_use_barrier(struct tc_planner *planner, bool barrier)
 	planner->barrier = barrier;
 }
 
+static enum tc_status tci_list_passing(struct tc_planner *planner, struct tc_error *error)
+{
+	const struct tc_trace *trace = planner->trace;
+	free(planner->passing);
+	planner->passing_count = 0;
+	planner->passing =
+	    tc_alloc_array((size_t)trace->tensor_count + 1, sizeof *planner->passing);
+	if (planner->passing == NULL)
+		return tc_error_no_memory(error, "tensors of an iteration", trace->tensor_count);
+	for (uint32_t t = 0; t < trace->tensor_count; t++)
+		if (planner->tensors[t].managed && !trace->tensors[t].persistent)
+			planner->passing[planner->passing_count++] = t;
+	return TC_OK;
+}
+
 enum tc_status tc_plan_manage(struct tc_planner *planner, unsigned kinds, struct tc_error *error)
 {
 	TC_TRY(tci_only_in_begin(planner, "tc_plan_manage", error));
 	planner->managed_kinds = kinds;
 	for (uint32_t t = 0; t < planner->trace->tensor_count; t++)
 		planner->tensors[t].managed = ((kinds >> planner->table[t].kind) & 1u) != 0;
+	TC_TRY(tci_list_passing(planner, error));
 	TC_TRY(tci_touch_prepare(planner, error));
 	TC_TRY(tci_unmanaged_prepare(planner, error));
 	TC_TRY(tci_optimizer_prepare(planner, error));

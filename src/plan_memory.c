@@ -190,9 +190,8 @@ enum tc_status tci_discard_leftovers(struct tc_planner *planner, struct tc_error
 	/* Updates that come an iteration later still need theirs. */
 	if (planner->policy->staleness > 0 || planner->reordered != NULL)
 		return TC_OK;
-	for (uint32_t t = 0; t < planner->trace->tensor_count; t++) {
-		if (!planner->tensors[t].managed || planner->trace->tensors[t].persistent)
-			continue;
+	for (uint32_t i = 0; i < planner->passing_count; i++) {
+		uint32_t t = planner->passing[i];
 		TC_TRY(tc_plan_discard(planner, t, error));
 		for (uint32_t d = planner->tensors[t].first_derived; d != TC_NONE;
 		     d = planner->tensors[d].next_derived)
@@ -211,4 +210,5 @@ void tci_memory_free(struct tc_planner *planner)
 	free(planner->pools);
 	free(planner->pool_infos);
 	free(planner->slots);
+	free(planner->passing);
 }

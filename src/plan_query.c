@@ -70,6 +70,16 @@ struct tc_copy_view tc_plan_copy(const struct tc_planner *planner, uint32_t tens
 	                             .written_by = slot->writer};
 }
 
+bool tc_plan_has(const struct tc_planner *planner, uint32_t tensor, enum tc_tier tier)
+{
+	return planner->tensors[tensor].slots[tier] != TCI_NO_SLOT;
+}
+
+uint64_t tc_plan_elements(const struct tc_planner *planner, uint32_t tensor)
+{
+	return planner->tensors[tensor].elements;
+}
+
 bool tc_plan_is_pinned(const struct tc_planner *planner, uint32_t tensor)
 {
 	const struct tci_tensor *t = &planner->tensors[tensor];

@@ -218,7 +218,7 @@ static enum tc_status tci_step_binds(struct tc_planner *planner, uint32_t step,
 		planner->uses[(*use_count)++] = TCI_USE(slot, touch->access);
 	}
 	for (uint32_t o = s->first_op; o <= s->last_op; o++)
-		if (planner->trace->ops[o].workspace > 0)
+		if (planner->workspace_offset[o] != UINT64_MAX)
 			planner->binds[count++] =
 			    (struct tc_bind){.tensor = TC_NONE,
 			                     .pool = planner->unmanaged_pool,
@@ -238,11 +238,15 @@ static enum tc_status tci_step_changes(struct tc_planner *planner, uint32_t step
 	for (int kind = 0; kind < TC_TENSOR_KIND_COUNT; kind++) {
 		enum tc_tensor_kind k = (enum tc_tensor_kind)kind;
 		inside -= memory->born[kind];
-		TC_TRY(tci_memory_change(planner, TC_GPU, k, memory->born[kind], TC_NO_COMMAND,
-		                         error));
-		TC_TRY(tci_memory_change(planner, TC_GPU, k, -memory->died[kind], TCI_AFTER_THIS,
-		                         error));
+		if (memory->born[kind] != 0)
+			TC_TRY(tci_memory_change(planner, TC_GPU, k, memory->born[kind],
+			                         TC_NO_COMMAND, error));
+		if (memory->died[kind] != 0)
+			TC_TRY(tci_memory_change(planner, TC_GPU, k, -memory->died[kind],
+			                         TCI_AFTER_THIS, error));
 	}
+	if (inside == 0)
+		return TC_OK;
 	TC_TRY(tci_memory_change(planner, TC_GPU, TC_TEMP, inside, TC_NO_COMMAND, error));
 	return tci_memory_change(planner, TC_GPU, TC_TEMP, -inside, TCI_AFTER_THIS, error);
 }

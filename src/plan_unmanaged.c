@@ -183,6 +183,8 @@ enum tc_status tci_unmanaged_prepare(struct tc_planner *planner, struct tc_error
 	    tc_alloc_array((size_t)planner->steps->step_count + 1, sizeof *planner->step_memory);
 	planner->workspace_offset =
 	    tc_alloc_array((size_t)planner->trace->op_count + 1, sizeof *planner->workspace_offset);
+	for (uint32_t o = 0; planner->workspace_offset != NULL && o < planner->trace->op_count; o++)
+		planner->workspace_offset[o] = UINT64_MAX;
 	enum tc_status status = TC_OK;
 	if (born_here == NULL || u.alive == NULL || planner->step_memory == NULL ||
 	    planner->workspace_offset == NULL)

@@ -69,7 +69,7 @@ static enum tc_status tci_belady_make_room(void *self, struct tc_planner *planne
 		if (t == UINT32_MAX)
 			break;
 		tci_next_use_remove(belady->heap, t);
-		if (!tc_plan_copy(planner, t, TC_GPU).present)
+		if (!tc_plan_has(planner, t, TC_GPU))
 			continue; /* left on its own: a gradient */
 		if (tc_plan_is_pinned(planner, t)) {
 			belady->set_aside[aside++] = t;

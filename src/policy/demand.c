@@ -157,6 +157,6 @@ void tci_demand_visit(struct tc_planner *planner, uint32_t step,
 		return;
 	for (size_t list = 0; list < sizeof lists / sizeof *lists; list++)
 		for (uint32_t i = 0; i < lists[list].count; i++)
-			if (tc_plan_copy(planner, lists[list].items[i], TC_GPU).present)
+			if (tc_plan_has(planner, lists[list].items[i], TC_GPU))
 				visit(self, planner, lists[list].items[i]);
 }

@@ -44,7 +44,7 @@ static enum tc_status tci_lru_make_room(void *self, struct tc_planner *planner, 
 	uint32_t t = tci_recency_oldest(lru->recency);
 	while (t != UINT32_MAX && !*made) {
 		uint32_t newer = tci_recency_newer(lru->recency, t);
-		if (!tc_plan_copy(planner, t, TC_GPU).present) {
+		if (!tc_plan_has(planner, t, TC_GPU)) {
 			tci_recency_remove(lru->recency, t); /* left on its own: a gradient */
 		} else if (!tc_plan_is_pinned(planner, t)) {
 			TC_TRY(tc_plan_evict(planner, t, TC_WHY_VICTIM, made, error));

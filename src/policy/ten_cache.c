@@ -52,7 +52,7 @@ static enum tc_status tci_demand(struct tci_ten_cache *cache, struct tc_planner 
 			cache->window[t] = true;
 			cache->window_size++;
 		}
-		if (!tc_plan_copy(planner, t, TC_GPU).present)
+		if (!tc_plan_has(planner, t, TC_GPU))
 			TC_TRY(tci_ten_cache_fetch(cache, planner, t, TC_WHY_DEMAND, &done, error));
 	}
 	return TC_OK;
@@ -131,8 +131,8 @@ static enum tc_status tci_stage(struct tci_ten_cache *cache, struct tc_planner *
 
 static bool tci_only_on_nvme(const struct tc_planner *planner, uint32_t tensor)
 {
-	return !tc_plan_copy(planner, tensor, TC_GPU).present &&
-	       !tc_plan_copy(planner, tensor, TC_CPU).present;
+	return !tc_plan_has(planner, tensor, TC_GPU) &&
+	       !tc_plan_has(planner, tensor, TC_CPU);
 }
 
 static enum tc_status tci_release_request(struct tci_ten_cache *cache, struct tc_planner *planner,
@@ -193,7 +193,7 @@ static enum tc_status tci_ten_cache_make_room(void *self, struct tc_planner *pla
 		return TC_OK;
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		if (cache->class_of[t] != cache->class_of[for_tensor] || cache->stays[t] ||
-		    tc_plan_is_pinned(planner, t) || !tc_plan_copy(planner, t, TC_GPU).present)
+		    tc_plan_is_pinned(planner, t) || !tc_plan_has(planner, t, TC_GPU))
 			continue;
 		uint64_t next = tc_plan_next_use(planner, t);
 		if (victim == TC_NONE || next > farthest) {
@@ -230,8 +230,8 @@ static enum tc_status tci_repair(struct tci_ten_cache *cache, struct tc_planner 
 	if (was == NULL)
 		return tc_error_no_memory(error, "repair", tensors);
 	for (uint32_t t = 0; t < tensors; t++)
-		was[t] = tc_plan_copy(planner, t, TC_GPU).present &&
-		         cache->class_of[t] != TC_NONE && !cache->stays[t];
+		was[t] = cache->class_of[t] != TC_NONE && !cache->stays[t] &&
+		         tc_plan_has(planner, t, TC_GPU);
 	tci_ten_cache_prefix(cache, (size_t)tensors + 1);
 	enum tc_status status = TC_OK;
 	for (uint32_t t = 0; t < tensors && status == TC_OK; t++)
@@ -240,7 +240,7 @@ static enum tc_status tci_repair(struct tci_ten_cache *cache, struct tc_planner 
 	for (uint32_t row = 0; row < cache->resident && status == TC_OK; row++) {
 		bool done = true;
 		uint32_t t = cache->table[row];
-		if (!tc_plan_copy(planner, t, TC_GPU).present)
+		if (!tc_plan_has(planner, t, TC_GPU))
 			status =
 			    tci_ten_cache_fetch(cache, planner, t, TC_WHY_REPAIR, &done, error);
 		if (status == TC_OK && !done)
@@ -292,7 +292,8 @@ static void tci_ten_cache_end(void *self)
 	                 cache->stage_next,  cache->fetches,       cache->delayed,
 	                 cache->home_is_gpu, cache->home_is_nvme,  cache->bucket_copy,
 	                 cache->bucket,      cache->late_gradient, cache->fp32_gradient,
-	                 cache->units,       cache->leaves,        cache->stays};
+	                 cache->units,       cache->leaves,        cache->stays,
+	                 cache->unit_params};
 	for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
 		free(owned[i]);
 	tci_ten_cache_occupants_free(cache);

@@ -23,7 +23,8 @@ struct tci_size_class {
 struct tci_unit {
 	uint32_t first_op, last_op;
 	uint32_t event;
-	bool home_nvme; /**< FP32 state lives on NVMe */
+	bool home_nvme;                  /**< FP32 state lives on NVMe */
+	size_t first_param, param_count; /**< of unit_params */
 };
 
 struct tci_ten_cache {
@@ -66,6 +67,8 @@ struct tci_ten_cache {
 
 	/* optimizer */
 	struct tci_unit *units;
+	uint32_t *unit_params; /**< parameters that each unit writes, unit by unit */
+	size_t unit_param_count, unit_param_capacity;
 	uint32_t unit_count, units_in_cpu; /**< t: the prefix homed in host memory */
 	uint32_t next_unit;                /**< unit that the next optimizer event runs */
 	uint32_t row;                      /**< next unit to bring in */

@@ -18,7 +18,7 @@ static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_plann
 		    (unsigned long long)cache->classes[class].bytes);
 	struct tc_move_options options = TC_MOVE(TC_WHY_VICTIM);
 	bool moved;
-	if (cache->rewrite_clean && tc_plan_copy(planner, victim, TC_NVME).present)
+	if (cache->rewrite_clean && tc_plan_has(planner, victim, TC_NVME))
 		TC_TRY(tc_plan_drop(planner, victim, TC_NVME, error));
 	options.keep_source = false;
 	TC_TRY(tc_plan_move(planner, victim, cache->nvme_pool, TC_NO_POOL, options, &moved, NULL,
@@ -38,7 +38,7 @@ enum tc_status tci_ten_cache_evict(struct tci_ten_cache *cache, struct tc_planne
 	struct tc_move_options options = TC_MOVE(why);
 	bool moved;
 	uint64_t id;
-	if (!tc_plan_copy(planner, tensor, TC_GPU).present)
+	if (!tc_plan_has(planner, tensor, TC_GPU))
 		return TC_OK; /* its fetch was put off and is not needed any more */
 	if (cache->home_is_nvme[tensor] && tc_plan_copy(planner, tensor, TC_NVME).latest)
 		return tc_plan_drop(planner, tensor, TC_GPU, error);
@@ -56,8 +56,8 @@ enum tc_status tci_ten_cache_fetch(struct tci_ten_cache *cache, struct tc_planne
                                    struct tc_error *error)
 {
 	uint64_t bytes = cache->classes[cache->class_of[tensor]].bytes;
-	bool in_host = tc_plan_copy(planner, tensor, TC_CPU).present;
-	*done = tc_plan_copy(planner, tensor, TC_GPU).present;
+	bool in_host = tc_plan_has(planner, tensor, TC_CPU);
+	*done = tc_plan_has(planner, tensor, TC_GPU);
 	if (*done)
 		return TC_OK;
 	if (tc_plan_class_free(planner, cache->gpu_pool, bytes) == 0 ||

@@ -110,7 +110,7 @@ static enum tc_status tci_gradient_flush_one(struct tci_ten_cache *cache,
 	struct tc_convert_options options = {.queue = TC_QUEUE_COMPUTE,
 	                                     .why = TC_WHY_NORM,
 	                                     .traffic_bytes =
-	                                         8 * tc_plan_tensor(planner, gradient).elements};
+	                                         8 * tc_plan_elements(planner, gradient)};
 	bool done;
 	uint64_t id;
 	TC_TRY(tc_plan_convert(planner, source, fp32, cache->gradient_staging, options, &done, &id,
@@ -145,7 +145,7 @@ enum tc_status tci_ten_cache_gradient(struct tci_ten_cache *cache, struct tc_pla
 	struct tc_convert_options options = {.queue = TC_QUEUE_COMPUTE, .why = TC_WHY_BUCKET};
 	uint32_t gradient = tc_plan_gradient_of(planner, param);
 	bool done;
-	if (gradient == TC_NONE || !tc_plan_copy(planner, gradient, TC_GPU).present)
+	if (gradient == TC_NONE || !tc_plan_has(planner, gradient, TC_GPU))
 		return TC_OK;
 	uint64_t bytes = tc_plan_tensor(planner, gradient).bytes;
 	if (!tc_plan_pool_fits(planner, cache->bucket_pool, bytes))

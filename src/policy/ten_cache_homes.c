@@ -216,7 +216,7 @@ static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_plann
 	uint32_t row = 0;
 	for (; row < limit; row++) {
 		uint32_t t = cache->table[row];
-		if (tc_plan_copy(planner, t, TC_GPU).present)
+		if (tc_plan_has(planner, t, TC_GPU))
 			continue; /* a tied tensor's second row */
 		if (tc_plan_class_free(planner, cache->gpu_pool,
 		                       tc_plan_tensor(planner, t).bytes) == 0)
@@ -244,7 +244,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 	uint32_t homes[TC_TIER_COUNT] = {0};
 	for (uint32_t row = 0; row < cache->rows; row++) {
 		uint32_t t = cache->table[row];
-		if (cache->home_is_gpu[t] || tc_plan_copy(planner, t, TC_CPU).present ||
+		if (cache->home_is_gpu[t] || tc_plan_has(planner, t, TC_CPU) ||
 		    cache->home_is_nvme[t])
 			continue;
 		uint64_t bytes = tc_plan_tensor(planner, t).bytes;

@@ -18,6 +18,25 @@ static uint32_t tci_state(const struct tc_planner *planner, uint32_t param, int 
 	                  : tc_plan_state_of(planner, param, tci_state_roles[index]);
 }
 
+/** The parameters that the unit's ops write. */
+static enum tc_status tci_unit_collect(struct tci_ten_cache *cache, struct tc_planner *planner,
+                                       const struct tci_unit *unit, struct tc_error *error)
+{
+	const struct tc_trace *trace = tc_plan_trace(planner);
+	for (uint32_t o = unit->first_op; o <= unit->last_op; o++)
+		for (uint32_t i = 0; i < trace->ops[o].writes.count; i++) {
+			uint32_t t = trace->ops[o].writes.items[i];
+			if (trace->tensors[t].kind != TC_PARAM)
+				continue;
+			if (!tc_grow_array(&cache->unit_params, &cache->unit_param_capacity,
+			                   cache->unit_param_count + 1, sizeof(uint32_t)))
+				return tc_error_no_memory(error, "optimizer units",
+				                          cache->unit_param_count);
+			cache->unit_params[cache->unit_param_count++] = t;
+		}
+	return TC_OK;
+}
+
 enum tc_status tci_ten_cache_units(struct tci_ten_cache *cache, struct tc_planner *planner,
                                    struct tc_error *error)
 {
@@ -30,8 +49,13 @@ enum tc_status tci_ten_cache_units(struct tci_ten_cache *cache, struct tc_planne
 		if (!tc_grow_array(&cache->units, &capacity, cache->unit_count + 1u,
 		                   sizeof *cache->units))
 			return tc_error_no_memory(error, "optimizer units", cache->unit_count);
-		cache->units[cache->unit_count++] = (struct tci_unit){
-		    .first_op = op, .last_op = last, .event = trace->ops[op].event};
+		struct tci_unit *unit = &cache->units[cache->unit_count++];
+		*unit = (struct tci_unit){.first_op = op,
+		                          .last_op = last,
+		                          .event = trace->ops[op].event,
+		                          .first_param = cache->unit_param_count};
+		TC_TRY(tci_unit_collect(cache, planner, unit, error));
+		unit->param_count = cache->unit_param_count - unit->first_param;
 	}
 	return TC_OK;
 }
@@ -43,13 +67,9 @@ static enum tc_status tci_unit_params(
                             void *data, struct tc_error *error),
     void *data)
 {
-	const struct tc_trace *trace = tc_plan_trace(planner);
-	for (uint32_t o = cache->units[unit].first_op; o <= cache->units[unit].last_op; o++)
-		for (uint32_t i = 0; i < trace->ops[o].writes.count; i++) {
-			uint32_t t = trace->ops[o].writes.items[i];
-			if (trace->tensors[t].kind == TC_PARAM)
-				TC_TRY(visit(cache, planner, t, data, error));
-		}
+	const struct tci_unit *u = &cache->units[unit];
+	for (size_t i = 0; i < u->param_count; i++)
+		TC_TRY(visit(cache, planner, cache->unit_params[u->first_param + i], data, error));
 	return TC_OK;
 }
 
@@ -76,7 +96,7 @@ static enum tc_status tci_unit_reserve(struct tci_ten_cache *cache, struct tc_pl
                                        uint32_t param, void *data, struct tc_error *error)
 {
 	struct tci_reserved *reserved = data;
-	uint64_t elements = tc_plan_tensor(planner, param).elements;
+	uint64_t elements = tc_plan_elements(planner, param);
 	size_t class = tci_fp32_class(cache, elements);
 	(void)error;
 	if (class == cache->class_count) {
@@ -94,7 +114,7 @@ static enum tc_status tci_unit_unreserve(struct tci_ten_cache *cache, struct tc_
                                          uint32_t param, void *data, struct tc_error *error)
 {
 	struct tci_reserved *reserved = data;
-	size_t class = tci_fp32_class(cache, tc_plan_tensor(planner, param).elements);
+	size_t class = tci_fp32_class(cache, tc_plan_elements(planner, param));
 	(void)error;
 	if (class < cache->class_count)
 		reserved->buffers[class] -= reserved->give_back;
@@ -107,8 +127,8 @@ static enum tc_status tci_settle_state(struct tci_ten_cache *cache, struct tc_pl
 	bool on_nvme = *(bool *)data;
 	for (int i = 0; i < TCI_STATES; i++) {
 		uint32_t state = tci_state(planner, param, i);
-		if (state == TC_NONE || tc_plan_copy(planner, state, TC_CPU).present ||
-		    tc_plan_copy(planner, state, TC_NVME).present)
+		if (state == TC_NONE || tc_plan_has(planner, state, TC_CPU) ||
+		    tc_plan_has(planner, state, TC_NVME))
 			continue;
 		if (on_nvme && !cache->has_nvme)
 			return tc_error_set(
@@ -177,8 +197,8 @@ bool tci_ten_cache_fp32_on_nvme(const struct tci_ten_cache *cache, const struct 
 {
 	uint32_t master = tc_plan_master_of(planner, param);
 	(void)cache;
-	return master != TC_NONE && tc_plan_copy(planner, master, TC_NVME).latest &&
-	       !tc_plan_copy(planner, master, TC_CPU).present;
+	return master != TC_NONE && !tc_plan_has(planner, master, TC_CPU) &&
+	       tc_plan_copy(planner, master, TC_NVME).latest;
 }
 
 /* ---------------------------------------------------------------- the sliding window */
@@ -193,11 +213,11 @@ static enum tc_status tci_swap_check(struct tci_ten_cache *cache, struct tc_plan
                                      uint32_t param, void *data, struct tc_error *error)
 {
 	struct tci_swap *swap = data;
-	uint64_t wanted = 0, size = 4 * tc_plan_tensor(planner, param).elements;
+	uint64_t wanted = 0, size = 4 * tc_plan_elements(planner, param);
 	(void)error;
 	for (int i = 0; i < TCI_STATES; i++) {
 		uint32_t state = tci_state(planner, param, i);
-		wanted += state != TC_NONE && !tc_plan_copy(planner, state, TC_CPU).present;
+		wanted += state != TC_NONE && !tc_plan_has(planner, state, TC_CPU);
 	}
 	swap->there = swap->there && wanted == 0;
 	/* A slot is four buffers: the gradient's comes with it. */
@@ -213,8 +233,8 @@ static enum tc_status tci_swap_move(struct tci_ten_cache *cache, struct tc_plann
 	struct tc_move_options options = TC_MOVE(TC_WHY_SWAP);
 	bool moved;
 	uint64_t id = TC_NO_COMMAND;
-	if (tensor == TC_NONE || !tc_plan_copy(planner, tensor, in ? TC_NVME : TC_CPU).present ||
-	    (in && tc_plan_copy(planner, tensor, TC_CPU).present))
+	if (tensor == TC_NONE || !tc_plan_has(planner, tensor, in ? TC_NVME : TC_CPU) ||
+	    (in && tc_plan_has(planner, tensor, TC_CPU)))
 		return TC_OK;
 	options.keep_source = false;
 	TC_TRY(tc_plan_move(planner, tensor, in ? cache->fp32_pool : cache->nvme_pool, TC_NO_POOL,
@@ -319,10 +339,9 @@ static enum tc_status tci_publish_param(struct tci_ten_cache *cache, struct tc_p
 {
 	(void)data;
 	(void)cache;
-	bool above = tc_plan_copy(planner, param, TC_GPU).present ||
-	             tc_plan_copy(planner, param, TC_CPU).present;
-	struct tc_copy_view file = tc_plan_copy(planner, param, TC_NVME);
-	if (above && file.present)
+	bool above = tc_plan_has(planner, param, TC_GPU) ||
+	             tc_plan_has(planner, param, TC_CPU);
+	if (above && tc_plan_has(planner, param, TC_NVME))
 		TC_TRY(tc_plan_drop(planner, param, TC_NVME, error));
 	return tc_plan_publish(planner, param, error);
 }

@@ -108,7 +108,7 @@ static enum tc_status tci_zero_write_tensor(struct tci_zero *zero, struct tc_pla
 	struct tc_move_options options = TC_MOVE(TC_WHY_SWAP);
 	bool moved;
 	uint64_t id;
-	if (!tc_plan_copy(planner, tensor, TC_NVME).present)
+	if (!tc_plan_has(planner, tensor, TC_NVME))
 		return TC_OK; /* a step count, or state in host memory */
 	options.keep_source = false;
 	TC_TRY(tc_plan_move(planner, tensor, zero->pools.nvme_state, TC_NO_POOL, options, &moved,

@@ -48,7 +48,7 @@ static enum tc_status tci_zero_read_parameters(struct tci_zero *zero, struct tc_
 		                                         .last_event = TC_NONE};
 		if (trace->tensors[t].kind != TC_PARAM)
 			continue;
-		parameter->elements = tc_plan_tensor(planner, t).elements;
+		parameter->elements = tc_plan_elements(planner, t);
 		parameter->gradient = tc_plan_gradient_of(planner, t);
 		uint64_t bytes = parameter->gradient == TC_NONE
 		                     ? 0

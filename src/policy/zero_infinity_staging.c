@@ -12,7 +12,7 @@ bool tci_zero_only_on_nvme(const struct tci_zero *zero, const struct tc_planner 
                            uint32_t parameter)
 {
 	return zero->parameters[parameter].on_nvme &&
-	       !tc_plan_copy(planner, parameter, TC_CPU).present;
+	       !tc_plan_has(planner, parameter, TC_CPU);
 }
 
 static uint64_t tci_zero_free_buffers(const struct tci_zero *zero, const struct tc_planner *planner)
@@ -106,7 +106,7 @@ enum tc_status tci_zero_prefetch_staged(struct tci_zero *zero, struct tc_planner
 		if (considered > limit || started >= available)
 			break;
 		if (tci_zero_only_on_nvme(zero, planner, t) &&
-		    !tc_plan_copy(planner, t, TC_GPU).present) {
+		    !tc_plan_has(planner, t, TC_GPU)) {
 			TC_TRY(tci_zero_read_ahead(zero, planner, t, TC_WHY_STAGE, error));
 			started++;
 		}
