@@ -45,34 +45,42 @@ enum tc_status tci_memory_planned(struct tci_memory *memory, const struct tc_com
 	return TC_OK;
 }
 
-static enum tc_status add_event(struct tci_memory *memory, const struct tc_memory_change *change,
-                                uint64_t time, struct tc_error *error)
+static enum tc_status add_event(struct tci_memory *memory, struct tci_memory_event event,
+                                struct tc_error *error)
 {
-	if (time <= memory->from) {
-		memory->level[change->tier][change->kind] += change->bytes;
+	if (event.time <= memory->from) {
+		memory->level[event.tier][event.kind] += event.bytes;
 		return TC_OK;
 	}
 	if (!tc_grow_array(&memory->events, &memory->event_capacity, memory->event_count + 1,
 	                   sizeof *memory->events))
 		return tc_error_no_memory(error, "memory events of a report", memory->event_count);
-	memory->events[memory->event_count++] = (struct tci_memory_event){time, *change};
+	memory->events[memory->event_count++] = event;
 	return TC_OK;
+}
+
+static struct tci_memory_event event_of(const struct tc_memory_change *change, uint64_t time)
+{
+	return (struct tci_memory_event){time, change->bytes, (uint8_t)change->tier,
+	                                 (uint8_t)change->kind};
 }
 
 static enum tc_status wait_for(struct tci_memory *memory, struct tci_known_command *other,
                                const struct tc_memory_change *change, struct tc_error *error)
 {
-	size_t index = memory->free_waiting;
+	uint32_t index = memory->free_waiting;
 	if (index != 0) {
 		memory->free_waiting = memory->waiting[index - 1].next;
 	} else {
-		if (!tc_grow_array(&memory->waiting, &memory->waiting_capacity,
-		                   memory->waiting_count + 1, sizeof *memory->waiting))
+		if (memory->waiting_count == UINT32_MAX ||
+		    !tc_grow_array(&memory->waiting, &memory->waiting_capacity,
+		                   (size_t)memory->waiting_count + 1, sizeof *memory->waiting))
 			return tc_error_no_memory(error, "memory changes of a report",
 			                          memory->waiting_count);
 		index = ++memory->waiting_count;
 	}
-	memory->waiting[index - 1] = (struct tci_waiting_change){*change, other->waiting};
+	memory->waiting[index - 1] = (struct tci_waiting_change){
+	    change->bytes, other->waiting, (uint8_t)change->tier, (uint8_t)change->kind};
 	other->waiting = index;
 	return TC_OK;
 }
@@ -82,7 +90,7 @@ static enum tc_status apply(struct tci_memory *memory, const struct tc_command *
                             struct tc_error *error)
 {
 	if (change->after == TC_NO_COMMAND)
-		return add_event(memory, change, timing->start_ps, error);
+		return add_event(memory, event_of(change, timing->start_ps), error);
 	if (change->after > command->id)
 		return tc_error_set(error, TC_INTERNAL,
 		                    "report: command %" PRIu64
@@ -96,16 +104,18 @@ static enum tc_status apply(struct tci_memory *memory, const struct tc_command *
 		if (other->end > time)
 			time = other->end;
 	}
-	return add_event(memory, change, time, error);
+	return add_event(memory, event_of(change, time), error);
 }
 
 static enum tc_status release_waiting(struct tci_memory *memory, struct tci_known_command *done,
                                       struct tc_error *error)
 {
 	while (done->waiting != 0) {
-		size_t index = done->waiting;
+		uint32_t index = done->waiting;
 		struct tci_waiting_change *waiting = &memory->waiting[index - 1];
-		TC_TRY(add_event(memory, &waiting->change, done->end, error));
+		struct tci_memory_event event = {done->end, waiting->bytes, waiting->tier,
+		                                 waiting->kind};
+		TC_TRY(add_event(memory, event, error));
 		done->waiting = waiting->next;
 		waiting->next = memory->free_waiting;
 		memory->free_waiting = index;
@@ -146,8 +156,7 @@ void tci_memory_boundary(struct tci_memory *memory, uint64_t time)
 	for (size_t i = 0; i < memory->event_count; ++i) {
 		const struct tci_memory_event *event = &memory->events[i];
 		if (event->time <= time)
-			memory->level[event->change.tier][event->change.kind] +=
-			    event->change.bytes;
+			memory->level[event->tier][event->kind] += event->bytes;
 		else
 			memory->events[kept++] = *event;
 	}
@@ -157,36 +166,59 @@ void tci_memory_boundary(struct tci_memory *memory, uint64_t time)
 /** By time; of one instant what is given back comes first, so that memory that passes from one
  * command to the next is not counted twice. What a command takes that takes no time is not counted
  * at all. */
-static int compare_events(const void *a, const void *b)
+static bool comes_before(const struct tci_memory_event *left, const struct tci_memory_event *right)
 {
-	const struct tci_memory_event *left = a, *right = b;
-	if (left->time != right->time)
-		return left->time < right->time ? -1 : 1;
-	if (left->change.bytes != right->change.bytes)
-		return left->change.bytes < right->change.bytes ? -1 : 1;
-	return 0;
+	return left->time < right->time ||
+	       (left->time == right->time && left->bytes < right->bytes);
 }
 
-void tci_memory_sort(struct tci_memory *memory)
+/** Merge the sorted halves [0, middle) and [middle, count); `spare` has room for the first. */
+static void merge_halves(struct tci_memory_event *events, size_t middle, size_t count,
+                         struct tci_memory_event *spare)
 {
-	if (memory->event_count > 0)
-		qsort(memory->events, memory->event_count, sizeof *memory->events, compare_events);
-}
-
-static void note_peaks(const struct tci_memory *memory, const int64_t *total,
-                       struct tc_memory_report *report)
-{
-	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier) {
-		uint64_t use = total[tier] > 0 ? (uint64_t)total[tier] : 0;
-		use += report[tier].fixed_bytes;
-		if (use > report[tier].peak_bytes)
-			report[tier].peak_bytes = use;
-		for (size_t kind = 0; kind < TC_TENSOR_KIND_COUNT; ++kind) {
-			int64_t level = memory->level[tier][kind];
-			if (level > 0 && (uint64_t)level > report[tier].kind_peak_bytes[kind])
-				report[tier].kind_peak_bytes[kind] = (uint64_t)level;
-		}
+	size_t begin = middle;
+	while (begin > 0 && comes_before(&events[middle], &events[begin - 1]))
+		begin--; /* what comes before stands where it belongs */
+	size_t moved = middle - begin, taken = 0, to = begin;
+	memcpy(spare, events + begin, moved * sizeof *spare);
+	for (size_t from = middle; taken < moved; to++) {
+		bool upper = from < count && comes_before(&events[from], &spare[taken]);
+		events[to] = upper ? events[from++] : spare[taken++];
 	}
+}
+
+/** A stable merge sort. Events come nearly sorted (by the end of their commands): each merge then
+ * touches the few that overlap, and runs that follow each other are left alone. */
+enum tc_status tci_memory_sort(struct tci_memory *memory, struct tc_error *error)
+{
+	size_t count = memory->event_count;
+	if (count < 2)
+		return TC_OK;
+	struct tci_memory_event *spare = tc_alloc_array(count, sizeof *spare);
+	if (spare == NULL)
+		return tc_error_no_memory(error, "memory events of a report", count);
+	for (size_t run = 1; run < count; run = run > count / 2 ? count : run * 2)
+		for (size_t at = 0; run < count - at; at += 2 * run) {
+			size_t rest = count - at;
+			merge_halves(memory->events + at, run, rest / 2 < run ? rest : 2 * run,
+			             spare);
+			if (rest / 2 < run)
+				break;
+		}
+	free(spare);
+	return TC_OK;
+}
+
+static void note_peak(const struct tci_memory *memory, const int64_t *total, size_t tier,
+                      size_t kind, struct tc_memory_report *report)
+{
+	uint64_t use = total[tier] > 0 ? (uint64_t)total[tier] : 0;
+	int64_t level = memory->level[tier][kind];
+	use += report[tier].fixed_bytes;
+	if (use > report[tier].peak_bytes)
+		report[tier].peak_bytes = use;
+	if (level > 0 && (uint64_t)level > report[tier].kind_peak_bytes[kind])
+		report[tier].kind_peak_bytes[kind] = (uint64_t)level;
 }
 
 enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
@@ -197,8 +229,10 @@ enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
 	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
 		for (size_t kind = 0; kind < TC_TENSOR_KIND_COUNT; ++kind)
 			total[tier] += memory->level[tier][kind];
-	tci_memory_sort(memory);
-	note_peaks(memory, total, report);
+	TC_TRY(tci_memory_sort(memory, error));
+	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
+		for (size_t kind = 0; kind < TC_TENSOR_KIND_COUNT; ++kind)
+			note_peak(memory, total, tier, kind, report);
 	uint64_t now = memory->from;
 	for (size_t i = 0; i <= memory->event_count; ++i) {
 		bool more = i < memory->event_count && memory->events[i].time < to;
@@ -215,10 +249,10 @@ enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,
 		now = next;
 		if (!more)
 			break;
-		const struct tc_memory_change *change = &memory->events[i].change;
-		memory->level[change->tier][change->kind] += change->bytes;
-		total[change->tier] += change->bytes;
-		note_peaks(memory, total, report);
+		const struct tci_memory_event *event = &memory->events[i];
+		memory->level[event->tier][event->kind] += event->bytes;
+		total[event->tier] += event->bytes;
+		note_peak(memory, total, event->tier, event->kind, report);
 	}
 	for (size_t tier = 0; tier < TC_TIER_COUNT; ++tier)
 		report[tier].mean_bytes =

@@ -36,25 +36,28 @@ uint64_t tci_busy_within(const struct tci_busy *busy, uint64_t from, uint64_t to
 struct tci_known_command {
 	uint64_t end;
 	uint64_t needed_until; /**< commands below this id may name it */
-	size_t waiting;        /**< first change that waits for its end, index + 1 */
+	uint32_t waiting;      /**< first change that waits for its end, index + 1 */
 	bool finished;
 };
 /** A change whose `after` has not ended, though the command that carries it has (and so was issued
  * before that end). */
 struct tci_waiting_change {
-	struct tc_memory_change change;
-	size_t next; /**< index + 1 */
+	int64_t bytes;
+	uint32_t next; /**< index + 1 */
+	uint8_t tier, kind;
 };
 struct tci_memory_event {
 	uint64_t time;
-	struct tc_memory_change change;
+	int64_t bytes;
+	uint8_t tier, kind;
 };
 struct tci_memory {
 	struct tci_known_command *known; /**< a ring, commands first_known ... next_id - 1 */
 	size_t known_capacity;           /**< power of two */
 	uint64_t first_known, lowest_unfinished, next_id;
 	struct tci_waiting_change *waiting;
-	size_t waiting_count, waiting_capacity, free_waiting;
+	size_t waiting_capacity;
+	uint32_t waiting_count, free_waiting;
 	struct tci_memory_event *events; /**< later than `from` */
 	size_t event_count, event_capacity;
 	uint64_t from;
@@ -67,7 +70,7 @@ enum tc_status tci_memory_finished(struct tci_memory *memory, const struct tc_co
 /** The period that may be reported starts at `time`. */
 void tci_memory_boundary(struct tci_memory *memory, uint64_t time);
 /** The events in the order of their times, for what walks through them. */
-void tci_memory_sort(struct tci_memory *memory);
+enum tc_status tci_memory_sort(struct tci_memory *memory, struct tc_error *error);
 /** Peak and mean of each tier over [from, to]; `report[tier]` has capacity_bytes and fixed_bytes.
  * Sorts the events. */
 enum tc_status tci_memory_report(struct tci_memory *memory, uint64_t to,

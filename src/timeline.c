@@ -312,7 +312,7 @@ static bool is_used(const struct tci_memory *memory, enum tc_tier tier)
 		if (memory->level[tier][kind] != 0)
 			return true;
 	for (size_t i = 0; i < memory->event_count; ++i)
-		if (memory->events[i].change.tier == tier)
+		if (memory->events[i].tier == tier)
 			return true;
 	return false;
 }
@@ -329,8 +329,8 @@ static enum tc_status write_tier(struct tc_timeline_process *process, enum tc_ti
 	size_t i = 0;
 	for (uint64_t now = start;;) {
 		for (; i < memory->event_count && memory->events[i].time <= now; ++i)
-			if (memory->events[i].change.tier == tier)
-				level += memory->events[i].change.bytes;
+			if (memory->events[i].tier == tier)
+				level += memory->events[i].bytes;
 		if (level != written)
 			TC_TRY(write_level(process, tier, now, level, error));
 		written = level;
@@ -344,7 +344,7 @@ enum tc_status tc_timeline_finish(struct tc_timeline *timeline, struct tc_error 
 {
 	for (struct tc_timeline_process *process = timeline->first; process != NULL;
 	     process = process->next) {
-		tci_memory_sort(&process->memory);
+		TC_TRY(tci_memory_sort(&process->memory, error));
 		for (int tier = 0; tier < TC_TIER_COUNT && process->first_ps != UINT64_MAX; ++tier)
 			if (is_used(&process->memory, (enum tc_tier)tier))
 				TC_TRY(write_tier(process, (enum tc_tier)tier, error));
