@@ -123,7 +123,7 @@ static enum tc_status audit_command(void *self, const struct tc_command *command
 	uint32_t lane = 0;
 	if ((unsigned)command->queue < TC_QUEUE_COUNT &&
 	    command->lane < audit->info->lanes[command->queue])
-		lane = tc_lane_index(audit->info->lanes, command->queue, command->lane);
+		lane = audit->first_lane[command->queue] + command->lane;
 	if (!tci_clocks_issue(&audit->clocks, lane, command->deps, command->dep_count,
 	                      command->queue == TC_QUEUE_HOST))
 		audit->out_of_memory = true;

@@ -91,7 +91,7 @@ void tci_audit_read(struct tc_audit *audit, const struct tci_range *range)
 			report_order(audit, range, "reads", "its writer,", segment->writer - 1);
 			reported = true;
 		}
-		segment->readers[audit->lane] = audit->mark;
+		tci_map_readers(map, id)[audit->lane] = audit->mark;
 		segment->reader_lanes |= (uint16_t)(1u << audit->lane);
 		if (segment->end >= end)
 			return;
@@ -100,35 +100,41 @@ void tci_audit_read(struct tc_audit *audit, const struct tci_range *range)
 }
 
 /** The lane of a reader that may still be reading, or TC_NONE. */
-static uint32_t unordered_reader(const struct tc_audit *audit, const struct tci_segment *segment)
+static uint32_t unordered_reader(const struct tc_audit *audit, uint32_t id)
 {
-	uint32_t lane = 0;
-	for (uint32_t left = segment->reader_lanes; left != 0; left >>= 1, lane++)
-		if ((left & 1) != 0 && !before(audit, lane, segment->readers[lane]))
+	const uint64_t *readers = tci_map_readers(&audit->map, id);
+	for (uint32_t left = audit->map.segments[id].reader_lanes; left != 0; left &= left - 1) {
+		uint32_t lane = (uint32_t)__builtin_ctz(left);
+		if (!before(audit, lane, readers[lane]))
 			return lane;
+	}
 	return TC_NONE;
 }
 
 /** Did the command at hand read or write this segment before? */
-static bool touched_by_itself(const struct tc_audit *audit, const struct tci_segment *segment)
+static bool touched_by_itself(const struct tc_audit *audit, uint32_t id)
 {
-	return segment->writer == audit->mark || ((segment->reader_lanes >> audit->lane & 1) != 0 &&
-	                                          segment->readers[audit->lane] == audit->mark);
+	const struct tci_segment *segment = &audit->map.segments[id];
+	return segment->writer == audit->mark ||
+	       ((segment->reader_lanes >> audit->lane & 1) != 0 &&
+	        tci_map_readers(&audit->map, id)[audit->lane] == audit->mark);
 }
 
-static bool check_overwritten(struct tc_audit *audit, const struct tci_range *range,
-                              const struct tci_segment *segment, bool exclusive)
+static bool check_overwritten(struct tc_audit *audit, const struct tci_range *range, uint32_t id,
+                              bool exclusive)
 {
+	const struct tci_segment *segment = &audit->map.segments[id];
 	if (!before(audit, segment->writer_lane, segment->writer)) {
 		report_order(audit, range, "writes", "the former writer,", segment->writer - 1);
 		return false;
 	}
-	uint32_t reader = unordered_reader(audit, segment);
+	uint32_t reader = unordered_reader(audit, id);
 	if (reader != TC_NONE) {
-		report_order(audit, range, "writes", "a reader,", segment->readers[reader] - 1);
+		report_order(audit, range, "writes", "a reader,",
+		             tci_map_readers(&audit->map, id)[reader] - 1);
 		return false;
 	}
-	if (exclusive && touched_by_itself(audit, segment)) {
+	if (exclusive && touched_by_itself(audit, id)) {
 		report_access(audit, range, "writes",
 		              "found bytes that the same command reads or writes elsewhere, "
 		              "expected separate ranges");
@@ -147,7 +153,7 @@ void tci_audit_write(struct tc_audit *audit, const struct tci_range *range, bool
 		return;
 	}
 	for (uint32_t id = first;; id = map->segments[id].next) {
-		if (!check_overwritten(audit, range, &map->segments[id], exclusive))
+		if (!check_overwritten(audit, range, id, exclusive))
 			break;
 		if (map->segments[id].end >= end)
 			break;

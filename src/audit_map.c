@@ -46,7 +46,10 @@ static uint32_t take_segment(struct tci_map *map)
 	} else {
 		size_t needed = (size_t)map->count + 1;
 		if (needed >= TC_NONE ||
-		    !tc_grow_array(&map->segments, &map->capacity, needed, sizeof *map->segments))
+		    !tci_grow_lines(&map->segments, &map->capacity, needed,
+		                    sizeof *map->segments) ||
+		    !tci_grow_lines(&map->readers, &map->reader_capacity, needed,
+		                    map->reader_stride * sizeof *map->readers))
 			return TC_NONE;
 		id = map->count++;
 	}
@@ -173,9 +176,13 @@ static bool start_pool(struct tci_map *map, uint32_t p, uint64_t bytes)
 	return true;
 }
 
-bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count)
+bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count,
+                   uint32_t lanes)
 {
-	*map = (struct tci_map){.free_segment = TC_NONE};
+	enum { IN_LINE = TCI_LINE_BYTES / sizeof *map->readers };
+	*map = (struct tci_map){.free_segment = TC_NONE,
+	                        .reader_stride =
+	                            ((size_t)lanes + IN_LINE - 1) / IN_LINE * IN_LINE};
 	map->pools = tc_alloc_array(pool_count > 0 ? pool_count : 1, sizeof *map->pools);
 	map->shortcut_bits = SHORTCUT_BITS;
 	map->shortcuts = tc_alloc_array((size_t)1 << SHORTCUT_BITS, sizeof *map->shortcuts);
@@ -199,6 +206,7 @@ void tci_map_clear(struct tci_map *map)
 	free(map->pools);
 	free(map->shortcuts);
 	free(map->segments);
+	free(map->readers);
 	*map = (struct tci_map){0};
 }
 
@@ -211,6 +219,16 @@ uint32_t tci_map_search(struct tci_map *map, uint32_t pool, uint64_t offset)
 	if (map->segments[id].start == offset)
 		*tci_map_shortcut(map, pool, offset) = id;
 	return id;
+}
+
+static void copy_readers(const struct tci_map *map, uint32_t to, uint32_t from)
+{
+	const uint64_t *source = tci_map_readers(map, from);
+	uint64_t *target = tci_map_readers(map, to);
+	uint32_t lane = 0;
+	for (uint32_t left = map->segments[from].reader_lanes; left != 0; left >>= 1, lane++)
+		if ((left & 1) != 0)
+			target[lane] = source[lane];
 }
 
 uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
@@ -228,6 +246,7 @@ uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
 	}
 	struct tci_segment *below = &map->segments[id], *above = &map->segments[upper];
 	*above = *below;
+	copy_readers(map, upper, id);
 	above->start = start;
 	above->tensor_offset += start - below->start;
 	above->previous = id;

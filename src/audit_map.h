@@ -5,8 +5,10 @@
 #ifndef TENCACHE_SRC_AUDIT_MAP_H
 #define TENCACHE_SRC_AUDIT_MAP_H
 
+#include "lines.h"
 #include "tencache/schedule.h"
 
+/** A cache line; who read it stands apart, see tci_map_readers(). */
 struct tci_segment {
 	uint64_t start, end;
 	uint64_t version;       /**< of the tensor; TCI_NO_CONTENT: bytes that mean nothing */
@@ -15,10 +17,10 @@ struct tci_segment {
 	uint32_t tensor;        /**< or TC_NONE */
 	uint32_t pool;
 	uint32_t next, previous; /**< neighbours in the pool, or TC_NONE */
-	uint16_t reader_lanes;   /**< bit l: readers[l] counts */
+	uint16_t reader_lanes;   /**< bit l: the reader of lane l counts */
 	uint8_t writer_lane;
-	uint64_t readers[TC_MAX_LANES]; /**< command id + 1 of the last reader */
 };
+_Static_assert(sizeof(struct tci_segment) == TCI_LINE_BYTES, "a segment is a cache line");
 
 #define TCI_NO_CONTENT UINT64_MAX
 
@@ -26,7 +28,9 @@ struct tci_map_pool;
 
 struct tci_map {
 	struct tci_segment *segments;
-	size_t capacity;
+	uint64_t *readers;    /**< of each segment: `reader_stride` of them */
+	size_t reader_stride; /**< lanes, rounded up to whole cache lines */
+	size_t capacity, reader_capacity;
 	uint32_t count, free_segment, used;
 	struct tci_map_pool *pools;
 	uint32_t pool_count;
@@ -34,11 +38,19 @@ struct tci_map {
 	unsigned shortcut_bits;
 };
 
-/** Pools as planned, without content. False when out of memory; clear in any case. */
-bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count);
+/** Pools as planned, without content, for commands on `lanes` lanes. False when out of memory; clear
+ * in any case. */
+bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count,
+                   uint32_t lanes);
 void tci_map_clear(struct tci_map *map);
 /** The segment that holds byte `offset` of a pool, through the ordered lists. */
 uint32_t tci_map_search(struct tci_map *map, uint32_t pool, uint64_t offset);
+
+/** By lane: command id + 1 of the last reader of a segment. */
+static inline uint64_t *tci_map_readers(const struct tci_map *map, uint32_t id)
+{
+	return map->readers + id * map->reader_stride;
+}
 
 static inline uint32_t *tci_map_shortcut(const struct tci_map *map, uint32_t pool, uint64_t start)
 {

@@ -60,6 +60,7 @@ struct tc_audit {
 	struct tci_clocks clocks;
 	struct tci_map map;
 	uint32_t lane_total;
+	uint32_t first_lane[TC_QUEUE_COUNT];
 
 	/* Versions, by tensor of the plan. */
 	uint64_t *latest;        /**< writes by executed ops; of derived ones see root */

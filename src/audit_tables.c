@@ -193,12 +193,14 @@ enum tc_status tci_audit_begin_tables(struct tc_audit *audit, struct tc_error *e
 {
 	const struct tc_plan_info *info = audit->info;
 	audit->lane_total = tc_lane_total(info->lanes);
+	for (unsigned queue = 0; queue < TC_QUEUE_COUNT; queue++)
+		audit->first_lane[queue] = tc_lane_index(info->lanes, (enum tc_queue)queue, 0);
 	if (!tci_clocks_start(&audit->clocks, audit->lane_total))
 		return tc_error_no_memory(error, "the auditor's clocks", TCI_CLOCK_LANES);
 	TC_TRY(begin_tensors(audit, error));
 	TC_TRY(begin_ops(audit, error));
 	TC_TRY(tci_audit_begin_turns(audit, error));
-	if (!tci_map_start(&audit->map, info->pools, info->pool_count))
+	if (!tci_map_start(&audit->map, info->pools, info->pool_count, audit->lane_total))
 		return tc_error_no_memory(error, "the auditor's map of pools", 0);
 	check_capacity(audit);
 	for (uint32_t t = 0; t < info->tensor_count; t++)

@@ -30,7 +30,7 @@ static void test_map_equals_array(void **state)
 	const struct tc_pool_info pools[] = {{"a", TC_GPU, TC_POOL_ARENA, false, MAP_BYTES},
 	                                     {"b", TC_CPU, TC_POOL_ARENA, false, MAP_BYTES}};
 	struct tci_map map;
-	assert_true(tci_map_start(&map, pools, 2));
+	assert_true(tci_map_start(&map, pools, 2, 8));
 	memset(label, 0xff, sizeof label);
 	uint64_t random = 5;
 	for (uint32_t round = 0; round < 20000; round++) {
