@@ -19,12 +19,15 @@
 
 #include "tencache/units.h"
 
+enum { FIRST_LANES = 8192 };
+
 bool tci_clocks_start(struct tci_clocks *clocks, uint32_t lanes)
 {
 	*clocks = (struct tci_clocks){.lanes = lanes, .free_slot = TC_NONE};
 	for (uint32_t l = 0; l < TC_MAX_LANES; l++)
 		clocks->lane[l].slot = TC_NONE;
-	clocks->lane_of = tc_alloc_array(TCI_CLOCK_LANES, sizeof *clocks->lane_of);
+	clocks->lane_of_capacity = FIRST_LANES;
+	clocks->lane_of = tc_alloc_array(FIRST_LANES, sizeof *clocks->lane_of);
 	return clocks->lane_of != NULL;
 }
 
@@ -93,6 +96,21 @@ static bool grow_entries(struct tci_clocks *clocks)
 	return true;
 }
 
+/** While fewer than TCI_CLOCK_LANES commands have come, the lanes of all of them are kept. */
+static bool note_lane(struct tci_clocks *clocks, uint64_t id, uint32_t lane)
+{
+	if (id == clocks->lane_of_capacity && id < TCI_CLOCK_LANES) {
+		size_t grown = clocks->lane_of_capacity * 2;
+		uint8_t *lanes = realloc(clocks->lane_of, grown);
+		if (lanes == NULL)
+			return false;
+		clocks->lane_of = lanes;
+		clocks->lane_of_capacity = grown;
+	}
+	clocks->lane_of[id & (clocks->lane_of_capacity - 1)] = (uint8_t)lane;
+	return true;
+}
+
 /** Does every lane that had a command since `id` know that it has ended? */
 static bool busy_lanes_cover(const struct tci_clocks *clocks, uint64_t id, uint32_t lane)
 {
@@ -135,7 +153,7 @@ static bool merge_dropped(struct tci_clocks *clocks, uint64_t id)
 {
 	if (clocks->next - id > TCI_CLOCK_LANES)
 		return false;
-	uint64_t *known = &clocks->now[clocks->lane_of[id % TCI_CLOCK_LANES]];
+	uint64_t *known = &clocks->now[clocks->lane_of[id & (clocks->lane_of_capacity - 1)]];
 	if (*known > id)
 		return false;
 	*known = id + 1;
@@ -177,6 +195,8 @@ bool tci_clocks_issue(struct tci_clocks *clocks, uint32_t lane, const struct tc_
 
 	if (clocks->next - clocks->front == clocks->entry_capacity && !grow_entries(clocks))
 		return false;
+	if (!note_lane(clocks, clocks->next, lane))
+		return false;
 	if (news) {
 		uint32_t slot;
 		if (!take_slot(clocks, &slot))
@@ -187,7 +207,6 @@ bool tci_clocks_issue(struct tci_clocks *clocks, uint32_t lane, const struct tc_
 		state->slot = slot;
 	}
 	clocks->references[state->slot]++; /* the command's */
-	clocks->lane_of[clocks->next % TCI_CLOCK_LANES] = (uint8_t)lane;
 	*entry_of(clocks, clocks->next) = (struct tci_clock_entry){state->slot, lane};
 	state->last = ++clocks->next;
 	clocks->now[lane] = state->last;

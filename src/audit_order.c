@@ -111,15 +111,20 @@ static void unpack_turns(struct tc_audit *audit, uint32_t op)
 
 /* ---------------------------------------------------------------- ops and iterations */
 
+static const char *op_name(const struct tc_audit *audit, uint32_t op)
+{
+	const char *name = audit->info->trace->ops[op].name;
+	return name != NULL ? name : "";
+}
+
 void tci_audit_execute(struct tc_audit *audit, uint32_t op)
 {
 	struct tci_op_state *state = &audit->ops[op];
-	const char *name = audit->info->trace->ops[op].name;
 	if (state->executed_in == audit->iterations_begun) {
 		tci_audit_report(audit,
 		                 "found op %u '%s' a second time in this iteration, "
 		                 "expected once",
-		                 op, name != NULL ? name : "");
+		                 op, op_name(audit, op));
 		return;
 	}
 	state->executed_in = audit->iterations_begun;
@@ -133,7 +138,7 @@ void tci_audit_execute(struct tc_audit *audit, uint32_t op)
 		tci_audit_report(audit,
 		                 "found op %u '%s', expected op %u next: forward and "
 		                 "backward ops run in order, none left out",
-		                 op, name != NULL ? name : "", audit->in_order);
+		                 op, op_name(audit, op), audit->in_order);
 	audit->in_order = state->next_in_order;
 }
 

@@ -22,7 +22,8 @@ enum tci_touch_kind {
 };
 struct tci_op_touch {
 	uint32_t tensor;
-	uint32_t kind;
+	uint8_t kind;        /**< enum tci_touch_kind */
+	uint8_t tensor_kind; /**< enum tc_tensor_kind, from the trace */
 };
 
 /** How an op takes part in an iteration. */

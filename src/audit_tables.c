@@ -12,6 +12,15 @@
 #define FLAG_WRITE 2
 #define FLAG_WHOLE 4
 
+static struct tci_op_touch touch_of(const struct tc_audit *audit, uint32_t tensor,
+                                    enum tci_touch_kind kind)
+{
+	return (struct tci_op_touch){.tensor = tensor,
+	                             .kind = (uint8_t)kind,
+	                             .tensor_kind =
+	                                 (uint8_t)audit->info->trace->tensors[tensor].kind};
+}
+
 /** Emit the touches of one op and leave `flags` (by tensor) zero again. */
 static uint32_t add_touches(struct tc_audit *audit, const struct tc_op *op, uint8_t *flags,
                             uint32_t end)
@@ -25,21 +34,21 @@ static uint32_t add_touches(struct tc_audit *audit, const struct tc_op *op, uint
 	for (uint32_t a = 0; a < op->allocates.count; a++)
 		if ((flags[op->allocates.items[a]] & FLAG_WHOLE) == 0)
 			touches[end++] =
-			    (struct tci_op_touch){op->allocates.items[a], TCI_TOUCH_ALLOCATE};
+			    touch_of(audit, op->allocates.items[a], TCI_TOUCH_ALLOCATE);
 	for (uint32_t r = 0; r < op->reads.count; r++)
 		if ((flags[reads[r]] & FLAG_READ) != 0 && (flags[reads[r]] & FLAG_WRITE) != 0) {
-			touches[end++] = (struct tci_op_touch){reads[r], TCI_TOUCH_READ};
+			touches[end++] = touch_of(audit, reads[r], TCI_TOUCH_READ);
 			flags[reads[r]] &= (uint8_t)~FLAG_READ;
 		}
 	for (uint32_t w = 0; w < op->writes.count; w++)
 		if ((flags[writes[w]] & FLAG_WRITE) != 0) {
-			touches[end++] = (struct tci_op_touch){writes[w], TCI_TOUCH_WRITE};
+			touches[end++] = touch_of(audit, writes[w], TCI_TOUCH_WRITE);
 			flags[writes[w]] = 0;
 			audit->writes[writes[w]]++;
 		}
 	for (uint32_t r = 0; r < op->reads.count; r++)
 		if ((flags[reads[r]] & FLAG_READ) != 0) {
-			touches[end++] = (struct tci_op_touch){reads[r], TCI_TOUCH_READ};
+			touches[end++] = touch_of(audit, reads[r], TCI_TOUCH_READ);
 			flags[reads[r]] = 0;
 		}
 	return end;
@@ -196,7 +205,7 @@ enum tc_status tci_audit_begin_tables(struct tc_audit *audit, struct tc_error *e
 	for (unsigned queue = 0; queue < TC_QUEUE_COUNT; queue++)
 		audit->first_lane[queue] = tc_lane_index(info->lanes, (enum tc_queue)queue, 0);
 	if (!tci_clocks_start(&audit->clocks, audit->lane_total))
-		return tc_error_no_memory(error, "the auditor's clocks", TCI_CLOCK_LANES);
+		return tc_error_no_memory(error, "the auditor's clocks", 0);
 	TC_TRY(begin_tensors(audit, error));
 	TC_TRY(begin_ops(audit, error));
 	TC_TRY(tci_audit_begin_turns(audit, error));

@@ -111,7 +111,8 @@ static void write_tensor(struct tc_audit *audit, uint32_t op_index, const struct
 {
 	const struct tc_op *op = &audit->info->trace->ops[op_index];
 	uint64_t version = audit->latest[bind->tensor]++;
-	if (op->write_ranges == NULL) {
+	bool whole = (audit->ops[op_index].duty & TCI_OP_SUBRANGES) == 0;
+	if (whole || op->write_ranges == NULL) {
 		struct tci_range range = tci_bind_range(bind, version + 1);
 		tci_audit_write(audit, &range, false);
 		return;
@@ -128,7 +129,8 @@ static void read_tensor(struct tc_audit *audit, uint32_t op_index, const struct 
                         uint64_t version)
 {
 	const struct tc_op *op = &audit->info->trace->ops[op_index];
-	if (op->read_ranges == NULL) {
+	bool whole = (audit->ops[op_index].duty & TCI_OP_SUBRANGES) == 0;
+	if (whole || op->read_ranges == NULL) {
 		struct tci_range range = tci_bind_range(bind, version);
 		tci_audit_read(audit, &range);
 		return;
@@ -163,8 +165,7 @@ void tci_audit_note_masters(struct tc_audit *audit, uint32_t op)
 	const struct tci_op_touch *touch = audit->touches + audit->ops[op].first_touch;
 	const struct tci_op_touch *end = audit->touches + audit->ops[op + 1].first_touch;
 	for (; touch < end; touch++) {
-		if (touch->kind != TCI_TOUCH_WRITE ||
-		    audit->info->trace->tensors[touch->tensor].kind != TC_PARAM)
+		if (touch->kind != TCI_TOUCH_WRITE || touch->tensor_kind != TC_PARAM)
 			continue;
 		uint32_t master = audit->master[touch->tensor];
 		if (master != TC_NONE)

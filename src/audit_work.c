@@ -101,7 +101,7 @@ static const struct tc_bind *update_bind(struct tc_audit *audit, uint32_t tensor
 static void update_touch(struct tc_audit *audit, uint32_t op, const struct tci_op_touch *touch)
 {
 	const struct tc_trace *trace = audit->info->trace;
-	enum tc_tensor_kind kind = trace->tensors[touch->tensor].kind;
+	enum tc_tensor_kind kind = (enum tc_tensor_kind)touch->tensor_kind;
 	bool writes = touch->kind == TCI_TOUCH_WRITE && counts_in_update(kind);
 	bool reads = touch->kind == TCI_TOUCH_READ && (counts_in_update(kind) || kind == TC_GRAD);
 	if (!writes && !reads)

@@ -39,11 +39,9 @@ static uint64_t tci_elements(const struct tc_trace *trace, const struct tc_tenso
 	return (tensor->bytes - 1) / width + 1;
 }
 
-enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_tensor *entry,
-                              uint64_t elements, struct tc_error *error)
+static enum tc_status tci_tensor_reserve(struct tc_planner *planner, size_t needed,
+                                         struct tc_error *error)
 {
-	uint32_t id = planner->tensor_count;
-	size_t needed = (size_t)id + 1;
 	if (needed >= TC_NONE ||
 	    !tci_grow_lines(&planner->tensors, &planner->tensor_capacity, needed,
 	                    sizeof *planner->tensors) ||
@@ -52,6 +50,14 @@ enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_t
 	    !tc_grow_array(&planner->table, &planner->table_capacity, needed,
 	                   sizeof *planner->table))
 		return tc_error_no_memory(error, "planner tensors", needed);
+	return TC_OK;
+}
+
+enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_tensor *entry,
+                              uint64_t elements, struct tc_error *error)
+{
+	uint32_t id = planner->tensor_count;
+	TC_TRY(tci_tensor_reserve(planner, (size_t)id + 1, error));
 	planner->table[id] = *entry;
 	planner->table[id].start.pool = TC_NO_POOL;
 	planner->tensors[id] = (struct tci_tensor){
@@ -74,6 +80,7 @@ enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_t
 static enum tc_status tci_planner_tensors(struct tc_planner *planner, struct tc_error *error)
 {
 	const struct tc_trace *trace = planner->trace;
+	TC_TRY(tci_tensor_reserve(planner, trace->tensor_count, error));
 	for (uint32_t t = 0; t < trace->tensor_count; t++) {
 		const struct tc_tensor *tensor = &trace->tensors[t];
 		struct tc_plan_tensor entry = {.name = tensor->name,
