@@ -11,6 +11,8 @@
 #ifndef TENCACHE_SIM_ENGINE_CORE_H
 #define TENCACHE_SIM_ENGINE_CORE_H
 
+#include <stddef.h>
+
 #include "tencache/engine.h"
 #include "tencache/units.h"
 
@@ -34,7 +36,8 @@ enum tci_state { TCI_WAITING, TCI_RUNNING, TCI_ENDED };
 
 /**
  * A command from admission until no stall can reach back to it. What the event loop touches comes
- * first; the copy of the command and its lists, the edges and the ready flags follow in the block.
+ * first, two cache lines; the copy of the command and its lists, the edges and the ready flags
+ * follow in the block.
  */
 struct tci_node {
 	struct tci_node *next;       /**< in the lane's queue, then in order of end, then free */
@@ -45,13 +48,14 @@ struct tci_node {
 	uint8_t queue;               /**< as in the command */
 	uint8_t shape;               /**< of the flow, see struct tci_shape */
 	uint8_t variant;             /**< of the route */
-	bool asked;                  /**< the ready flags are set */
+	bool asked;                  /**< the ready flags are set, or there are none to set */
 	/**
 	 * The last to end of what this waits for: of its dependencies, and from its start on of its
 	 * lane's predecessor too, or TCI_BOUND_ISSUE. Ties go to the smaller id.
 	 */
 	uint8_t bound_reason; /**< enum tc_reason or enum tci_bound */
 	uint8_t bound_queue;
+	uint32_t block_class;
 	const struct tci_node *bound; /**< dereference only if it ended after the last compute */
 	uint64_t bound_id, bound_end_ps;
 	uint64_t fixed_ps;   /**< whole duration, or the latency of a flow */
@@ -62,11 +66,12 @@ struct tci_node {
 	/** Issue, or the end of the last `order` or `anchor` dependency where that is later. */
 	uint64_t wanted_ps;
 	uint64_t host_block; /**< host blocks that lie before the issue, counted from 0 */
-	uint32_t block_class;
 	struct tci_edge *edges;    /**< command.dep_count */
 	bool *ready;               /**< command.served_count */
 	struct tc_command command; /**< binds are not kept */
 };
+
+_Static_assert(offsetof(struct tci_node, edges) == 128, "the event loop's part: two cache lines");
 
 /** A time during which a host command blocked the issuing thread. */
 struct tci_block {

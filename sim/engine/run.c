@@ -147,7 +147,7 @@ static void add_handover(const struct tc_engine *engine, const struct tci_lane *
  */
 static void fetch_ahead(const struct tci_node *node)
 {
-	enum { LINE = 64, LINES = 3 }; /* what comes before the command in struct tci_node */
+	enum { LINE = 64, LINES = 2 }; /* what the event loop touches of struct tci_node */
 	if (node->next != NULL)
 		for (size_t line = 0; line < LINES; line++)
 			__builtin_prefetch((const unsigned char *)node->next + line * LINE, 1);
@@ -161,7 +161,7 @@ static enum tc_status start_head(struct tc_engine *engine, uint32_t index, struc
 	struct tci_node *node = lane->head;
 	if (node == NULL || lane->phase != TCI_IDLE)
 		return TC_OK;
-	if (node->command.served_count > 0 && !node->asked)
+	if (!node->asked)
 		engine->asking |= 1u << index;
 	if (node->remaining > 0)
 		return TC_OK;
@@ -212,7 +212,7 @@ static void answer_asking(struct tc_engine *engine)
 {
 	for (; engine->asking != 0; engine->asking &= engine->asking - 1) {
 		struct tci_node *node = engine->lanes[__builtin_ctz(engine->asking)].head;
-		if (node != NULL && node->command.served_count > 0 && !node->asked)
+		if (node != NULL && !node->asked)
 			answer(engine, node);
 	}
 }
@@ -238,7 +238,7 @@ static void forget(struct tc_engine *engine)
 static enum tc_status report(struct tc_engine *engine, struct tci_node *node,
                              struct tc_error *error)
 {
-	if (node->command.served_count > 0 && !node->asked)
+	if (!node->asked)
 		answer(engine, node);
 	struct tc_timing timing = {.issue_ps = node->issue_ps,
 	                           .start_ps = node->start_ps,

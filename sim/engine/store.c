@@ -10,14 +10,14 @@
 #include "core.h"
 
 #define CHUNK_BYTES 65536u
-#define STEP_BYTES 64u
+#define STEP_BYTES 64u /* a cache line */
 /* Classes 0 ... 31: one to 32 steps. Anything larger is a block of its own. */
 #define CLASS_COUNT 32u
 #define CLASS_LARGE CLASS_COUNT
 
 struct chunk {
 	struct chunk *next;
-	alignas(max_align_t) unsigned char bytes[CHUNK_BYTES];
+	alignas(STEP_BYTES) unsigned char bytes[CHUNK_BYTES];
 };
 
 enum tc_status tci_store_init(struct tci_store *store, struct tc_error *error)
@@ -93,7 +93,7 @@ static void *take_block(struct tci_store *store, size_t bytes, uint32_t *block_c
 		return block;
 	}
 	if (store->fresh_bytes < rounded) {
-		struct chunk *chunk = malloc(sizeof *chunk);
+		struct chunk *chunk = aligned_alloc(STEP_BYTES, sizeof *chunk);
 		if (chunk == NULL)
 			return NULL;
 		chunk->next = store->chunks;
@@ -172,7 +172,7 @@ static struct tci_node *copy_command(struct tci_store *store, const struct tc_co
 	node->dependants = NULL;
 	node->remaining = 0;
 	node->state = TCI_WAITING;
-	node->asked = false;
+	node->asked = command->served_count == 0;
 	node->bound = NULL;
 	node->bound_id = TC_NO_COMMAND;
 	node->bound_end_ps = 0;
