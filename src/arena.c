@@ -16,7 +16,7 @@
 struct tci_arena {
 	uint64_t bytes;
 	uint64_t free_bytes;
-	uint32_t lanes;
+	uint32_t lanes, width;
 	struct tci_range_tree tree;
 	struct tci_release *releases; /* parallel to tree.nodes: of each free range */
 	size_t release_capacity;
@@ -39,7 +39,7 @@ static enum tc_status add_range(struct tci_arena *arena, uint64_t offset, uint64
 		return tc_error_no_memory(error, "the release vectors of free memory ranges",
 		                          ((uint64_t)node + 1) * sizeof *arena->releases);
 	}
-	arena->releases[node] = *release;
+	tci_release_copy(arena->releases[node].last, release->last, arena->width);
 	tci_range_insert(&arena->tree, TCI_BY_OFFSET, node);
 	tci_range_insert(&arena->tree, TCI_BY_SIZE, node);
 	return TC_OK;
@@ -70,6 +70,7 @@ enum tc_status tci_arena_create(uint64_t bytes, uint32_t lanes, struct tci_arena
 	created->bytes = bytes;
 	created->free_bytes = bytes;
 	created->lanes = lanes < TC_MAX_LANES ? lanes : TC_MAX_LANES;
+	created->width = tci_release_width(created->lanes);
 	tci_range_tree_init(&created->tree);
 	if (bytes > 0) {
 		enum tc_status status =
@@ -97,7 +98,7 @@ static void take_low(struct tci_arena *arena, uint32_t node, uint64_t bytes,
                      struct tci_release *release)
 {
 	const struct tci_range *range = range_at(arena, node);
-	*release = arena->releases[node];
+	tci_release_copy(release->last, arena->releases[node].last, arena->width);
 	if (range->bytes == bytes)
 		remove_range(arena, node);
 	else
@@ -133,13 +134,14 @@ bool tci_arena_take_at(struct tci_arena *arena, uint64_t offset, uint64_t bytes,
 	}
 	uint64_t after = range.bytes - before - bytes;
 	/* Copied first: adding a range may move the array. */
-	const struct tci_release kept = arena->releases[node];
+	struct tci_release kept;
+	tci_release_copy(kept.last, arena->releases[node].last, arena->width);
 	reshape_range(arena, node, range.offset, before);
 	if (after > 0 && add_range(arena, offset + bytes, after, &kept, error) != TC_OK) {
 		reshape_range(arena, node, range.offset, range.bytes);
 		return false;
 	}
-	*release = kept;
+	tci_release_copy(release->last, kept.last, arena->width);
 	arena->free_bytes -= bytes;
 	return true;
 }

@@ -28,7 +28,8 @@ struct tci_buffers {
 	uint32_t class_count;
 	bool fifo;
 	uint32_t *ring;
-	struct tci_release *releases;
+	uint32_t *releases; /* `width` entries of each buffer's release vector */
+	uint32_t width;
 	bool *taken;
 	uint64_t total_bytes;
 	uint64_t free_bytes;
@@ -129,11 +130,12 @@ static enum tc_status set_up(struct tci_buffers *buffers, const struct tci_buffe
 	TC_TRY(check_distinct(buffers, error));
 	/* One more than needed: an array of nothing may be NULL. */
 	buffers->ring = tc_alloc_array((size_t)count + 1, sizeof *buffers->ring);
-	buffers->releases = tc_alloc_array((size_t)count + 1, sizeof *buffers->releases);
+	buffers->releases =
+	    tc_alloc_array((size_t)count + 1, buffers->width * sizeof *buffers->releases);
 	buffers->taken = tc_alloc_array((size_t)count + 1, sizeof *buffers->taken);
 	if (buffers->ring == NULL || buffers->releases == NULL || buffers->taken == NULL)
 		return tc_error_no_memory(error, "the buffers of a pool",
-		                          count * (uint64_t)sizeof *buffers->releases);
+		                          count * (uint64_t)(buffers->width * sizeof *buffers->releases));
 	fill_rings(buffers);
 	return TC_OK;
 }
@@ -151,7 +153,7 @@ enum tc_status tci_buffers_create(const struct tci_buffer_class *classes, size_t
 	if (created == NULL)
 		return tc_error_no_memory(error, "a pool of fixed buffers", sizeof *created);
 	created->class_count = (uint32_t)class_count;
-	(void)lanes; /* buffers never join: vectors are copied whole */
+	created->width = tci_release_width(lanes);
 	created->fifo = fifo;
 	enum tc_status status = set_up(created, classes, error);
 	if (status != TC_OK) {
@@ -240,7 +242,8 @@ bool tci_buffers_take(struct tci_buffers *buffers, uint64_t bytes, uint64_t *off
 	buffers->taken[index] = true;
 	buffers->free_bytes -= class->buffer_bytes;
 	*offset = class->offset + class->buffer_bytes * buffer;
-	*release = buffers->releases[index];
+	tci_release_copy(release->last, buffers->releases + (size_t)index * buffers->width,
+	                 buffers->width);
 	return true;
 }
 
@@ -258,7 +261,8 @@ void tci_buffers_put(struct tci_buffers *buffers, uint64_t offset,
 	if (!whole || !buffers->taken[index])
 		return;
 	buffers->taken[index] = false;
-	buffers->releases[index] = *release;
+	tci_release_copy(buffers->releases + (size_t)index * buffers->width, release->last,
+	                 buffers->width);
 	buffers->ring[ring_position(class, class->available)] = buffer;
 	class->available++;
 	buffers->free_bytes += class->buffer_bytes;

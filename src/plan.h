@@ -17,6 +17,8 @@
 #include "tencache/units.h"
 
 #define TCI_NO_SLOT UINT32_MAX
+/** Slots on a drive: what O_DIRECT wants. */
+#define TCI_DRIVE_ALIGNMENT UINT64_C(4096)
 /** Version of a slot that was taken but not written yet. */
 #define TCI_NO_CONTENT UINT64_MAX
 #define TCI_TIERS TC_TIER_COUNT
@@ -24,18 +26,19 @@
 /** A plan has fewer commands than this: their ids fit 32 bits in clocks and release vectors. */
 #define TCI_MAX_COMMANDS ((uint64_t)UINT32_MAX - 1)
 
-/** Memory that holds, or will hold, one copy of a tensor. */
+/**
+ * Memory that holds, or will hold, one copy of a tensor. With up to TCI_FEW_LANES lanes all that
+ * counts of it is on one cache line.
+ */
 struct tci_slot {
 	uint64_t version;
-	uint64_t writer; /**< last command that wrote the content, or TC_NO_COMMAND */
 	uint64_t offset;
-	uint64_t bytes; /**< aligned */
+	uint32_t writer; /**< id + 1 of the last command that wrote the content; 0: none */
 	uint32_t pool;
-	uint32_t tensor;
-	uint32_t next_free;
-	bool counted; /**< its bytes are in the memory changes: from its first writer on */
+	uint32_t tensor; /**< of a free slot: the next one, or TCI_NO_SLOT */
+	bool counted;    /**< its bytes are in the memory changes: from its first writer on */
 	struct tci_release touched; /**< last command of each lane that used these bytes */
-	uint64_t unused[2];         /**< whole cache lines */
+	uint64_t unused[4];         /**< whole cache lines */
 };
 
 struct tci_pool {
@@ -150,7 +153,7 @@ struct tc_planner {
 	struct tci_release host_clock;
 	struct tci_release lane_clock[TC_MAX_LANES];
 	uint32_t *clocks; /**< ring of TCI_CLOCKS clocks, clock_width each */
-	uint32_t clock_width; /**< entries of a clock that are looked at: lane_count, rounded up */
+	uint32_t clock_width; /**< tci_release_width() of lane_count */
 	uint8_t *clock_lane;
 	uint64_t last_compute;
 	uint64_t *step_command; /**< compute command of each step in this iteration */
@@ -241,7 +244,26 @@ static inline uint32_t tci_latest_slot(const struct tc_planner *planner, uint32_
 	           ? TCI_NO_SLOT
 	           : slot;
 }
-uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier, uint64_t bytes);
+static inline uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier,
+                                 uint64_t bytes)
+{
+	uint64_t rest = (tier == TC_NVME && planner->alignment < TCI_DRIVE_ALIGNMENT
+	                     ? TCI_DRIVE_ALIGNMENT
+	                     : planner->alignment) -
+	                1;
+	return bytes > UINT64_MAX - rest ? UINT64_MAX : (bytes + rest) & ~rest;
+}
+/** Bytes of the pool that a slot takes: aligned. */
+static inline uint64_t tci_slot_bytes(const struct tc_planner *planner, const struct tci_slot *slot)
+{
+	return tci_align(planner, planner->pools[slot->pool].info.tier,
+	                 planner->tensors[slot->tensor].bytes);
+}
+/** Last command that wrote the content of a slot, or TC_NO_COMMAND. */
+static inline uint64_t tci_slot_writer(const struct tci_slot *slot)
+{
+	return slot->writer == 0 ? TC_NO_COMMAND : (uint64_t)slot->writer - 1;
+}
 void tci_memory_free(struct tc_planner *planner);
 
 /* plan_touch.c, plan_unmanaged.c */

@@ -124,7 +124,7 @@ static enum tc_status tci_update_add(struct tci_update *update, uint32_t tensor,
 	planner->served[at] = (struct tc_served){.tensor = tensor,
 	                                         .outcome = moved ? TC_COVERED : TC_RESIDENT,
 	                                         .is_request = true,
-	                                         .served_by = planner->slots[slot].writer};
+	                                         .served_by = tci_slot_writer(&planner->slots[slot])};
 	t->fetched_since_request = false;
 	update->count++;
 	return TC_OK;

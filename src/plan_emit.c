@@ -17,9 +17,6 @@
 
 #define TCI_CLOCKS 8192u
 
-/** Entries of a clock that are worked on: constants, so that loops over them unroll. */
-enum { TCI_NARROW_CLOCK = 8 };
-
 enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *error)
 {
 	planner->lane_count = tc_lane_total(planner->machine->lanes);
@@ -27,8 +24,7 @@ enum tc_status tci_emit_create(struct tc_planner *planner, struct tc_error *erro
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "machine %s has %u lanes in all; expected 1 to %d",
 		                    planner->machine->name, planner->lane_count, TC_MAX_LANES);
-	planner->clock_width =
-	    planner->lane_count <= TCI_NARROW_CLOCK ? TCI_NARROW_CLOCK : TC_MAX_LANES;
+	planner->clock_width = tci_release_width(planner->lane_count);
 	planner->clocks =
 	    tc_alloc_array((size_t)TCI_CLOCKS * planner->clock_width, sizeof *planner->clocks);
 	planner->clock_lane = tc_alloc_array(TCI_CLOCKS, sizeof *planner->clock_lane);
@@ -147,7 +143,7 @@ static void tci_want_uses(struct tc_planner *planner, struct tci_wanted *wanted,
 	for (size_t i = 0; i < use_count; i++) {
 		const struct tci_slot *slot = &planner->slots[uses[i].slot];
 		if (uses[i].access != TC_WRITE)
-			tci_want_id(planner, wanted, slot->writer, TC_REASON_DATA, slot);
+			tci_want_id(planner, wanted, tci_slot_writer(slot), TC_REASON_DATA, slot);
 		if (uses[i].access == TC_READ)
 			continue;
 		for (uint32_t lane = 0; lane < planner->lane_count; lane++)
@@ -158,8 +154,8 @@ static void tci_want_uses(struct tc_planner *planner, struct tci_wanted *wanted,
 
 static void tci_clock_merge(uint32_t *target, const uint32_t *source, uint32_t width)
 {
-	if (width == TCI_NARROW_CLOCK)
-		for (uint32_t lane = 0; lane < TCI_NARROW_CLOCK; lane++)
+	if (width == TCI_FEW_LANES)
+		for (uint32_t lane = 0; lane < TCI_FEW_LANES; lane++)
 			target[lane] = target[lane] < source[lane] ? source[lane] : target[lane];
 	else
 		for (uint32_t lane = 0; lane < TC_MAX_LANES; lane++)
@@ -204,7 +200,7 @@ static enum tc_status tci_apply_uses(struct tc_planner *planner, const struct tc
 		struct tci_slot *slot = &planner->slots[uses[i].slot];
 		slot->touched.last[lane] = tci_mark(id);
 		if (uses[i].access != TC_READ)
-			slot->writer = id;
+			slot->writer = tci_mark(id);
 		if (!slot->counted)
 			TC_TRY(tci_slot_count(planner, uses[i].slot, error));
 	}
@@ -216,7 +212,7 @@ void tci_slot_touch(struct tc_planner *planner, uint32_t slot, uint64_t id, bool
 	uint32_t lane = planner->clock_lane[id % TCI_CLOCKS];
 	planner->slots[slot].touched.last[lane] = tci_mark(id);
 	if (writes)
-		planner->slots[slot].writer = id;
+		planner->slots[slot].writer = tci_mark(id);
 }
 
 static enum tc_status tci_push(struct tc_planner *planner, struct tc_command *command,
@@ -242,10 +238,7 @@ static void tci_note_clock(struct tc_planner *planner, const struct tci_release 
                            uint32_t lane, uint64_t id, bool host)
 {
 	uint32_t *kept = planner->clocks + (id % TCI_CLOCKS) * planner->clock_width;
-	if (planner->clock_width == TCI_NARROW_CLOCK)
-		memcpy(kept, clock->last, TCI_NARROW_CLOCK * sizeof *kept);
-	else
-		memcpy(kept, clock->last, sizeof clock->last);
+	tci_release_copy(kept, clock->last, planner->clock_width);
 	planner->clock_lane[id % TCI_CLOCKS] = (uint8_t)lane;
 	planner->lane_clock[lane] = *clock;
 	if (host)

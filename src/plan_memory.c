@@ -9,15 +9,6 @@
 
 #include "plan.h"
 
-uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier, uint64_t bytes)
-{
-	uint64_t alignment = planner->alignment;
-	if (tier == TC_NVME && alignment < 4096)
-		alignment = 4096;
-	uint64_t aligned = bytes;
-	return tc_align_up(bytes, alignment, &aligned) ? aligned : UINT64_MAX;
-}
-
 static enum tc_status tci_pool_refuse(struct tc_planner *planner, enum tc_tier tier,
                                       const char *name, uint64_t bytes, struct tc_error *error)
 {
@@ -62,7 +53,7 @@ static uint32_t tci_slot_new(struct tc_planner *planner)
 {
 	if (planner->free_slot != TCI_NO_SLOT) {
 		uint32_t slot = planner->free_slot;
-		planner->free_slot = planner->slots[slot].next_free;
+		planner->free_slot = planner->slots[slot].tensor;
 		return slot;
 	}
 	if (!tci_grow_lines(&planner->slots, &planner->slot_capacity,
@@ -87,13 +78,15 @@ enum tc_status tci_slot_take(struct tc_planner *planner, uint32_t pool, uint32_t
 	uint32_t made = tci_slot_new(planner);
 	if (made == TCI_NO_SLOT)
 		return tc_error_no_memory(error, "slots", planner->slot_count);
-	planner->slots[made] = (struct tci_slot){.touched = release,
-	                                         .offset = offset,
-	                                         .bytes = aligned,
-	                                         .version = TCI_NO_CONTENT,
-	                                         .writer = TC_NO_COMMAND,
-	                                         .pool = pool,
-	                                         .tensor = tensor};
+	struct tci_slot *s = &planner->slots[made];
+	s->version = TCI_NO_CONTENT;
+	s->offset = offset;
+	s->writer = 0;
+	s->pool = pool;
+	s->tensor = tensor;
+	s->counted = false;
+	/* Entries of lanes that the machine lacks are never looked at. */
+	tci_release_copy(s->touched.last, release.last, planner->clock_width);
 	*slot = made;
 	planner->tensors[tensor].slots[p->info.tier] = made;
 	return TC_OK;
@@ -106,7 +99,8 @@ enum tc_status tci_slot_count(struct tc_planner *planner, uint32_t slot, struct 
 		return TC_OK;
 	s->counted = true;
 	return tci_memory_change(planner, planner->pools[s->pool].info.tier,
-	                         (enum tc_tensor_kind)planner->tensors[s->tensor].kind, (int64_t)s->bytes, TC_NO_COMMAND,
+	                         (enum tc_tensor_kind)planner->tensors[s->tensor].kind, 
+	                         (int64_t)tci_slot_bytes(planner, s), TC_NO_COMMAND,
 	                         error);
 }
 
@@ -165,6 +159,7 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 		                    planner->table[tensor].name, tc_tier_name(tier));
 	struct tci_slot *slot = &planner->slots[index];
 	struct tci_pool *pool = &planner->pools[slot->pool];
+	uint64_t bytes = tci_slot_bytes(planner, slot);
 	uint32_t last = 0;
 	for (uint32_t lane = 0; lane < planner->lane_count; lane++)
 		if (slot->touched.last[lane] > last)
@@ -172,15 +167,15 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 	if (slot->counted)
 		TC_TRY(tci_memory_change(planner, tier,
 		                         (enum tc_tensor_kind)planner->tensors[tensor].kind,
-		                         -(int64_t)slot->bytes,
+		                         -(int64_t)bytes,
 		                         last == 0 ? TC_NO_COMMAND : (uint64_t)last - 1, error));
 	if (pool->arena != NULL)
 		TC_TRY(
-		    tci_arena_put(pool->arena, slot->offset, slot->bytes, &slot->touched, error));
+		    tci_arena_put(pool->arena, slot->offset, bytes, &slot->touched, error));
 	else
 		tci_buffers_put(pool->buffers, slot->offset, &slot->touched);
 	planner->tensors[tensor].slots[tier] = TCI_NO_SLOT;
-	slot->next_free = planner->free_slot;
+	slot->tensor = planner->free_slot;
 	planner->free_slot = index;
 	return TC_OK;
 }

@@ -191,7 +191,7 @@ enum tc_status tc_plan_move(struct tc_planner *planner, uint32_t tensor, uint32_
 	uint64_t id = TC_NO_COMMAND;
 	*moved = true;
 	if (command != NULL)
-		*command = there == TCI_NO_SLOT ? id : planner->slots[there].writer;
+		*command = there == TCI_NO_SLOT ? id : tci_slot_writer(&planner->slots[there]);
 	enum tc_tier from = tci_source_tier(planner, tensor, to);
 	if (there != TCI_NO_SLOT)
 		return options.keep_source || from == TC_TIER_COUNT

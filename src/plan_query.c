@@ -67,7 +67,7 @@ struct tc_copy_view tc_plan_copy(const struct tc_planner *planner, uint32_t tens
 	                             .latest = slot->version == tci_latest(planner, tensor),
 	                             .pool = slot->pool,
 	                             .offset = slot->offset,
-	                             .written_by = slot->writer};
+	                             .written_by = tci_slot_writer(slot)};
 }
 
 bool tc_plan_has(const struct tc_planner *planner, uint32_t tensor, enum tc_tier tier)

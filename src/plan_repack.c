@@ -31,7 +31,7 @@ static size_t tci_residents(const struct tc_planner *planner, uint32_t pool,
 			continue;
 		residents[count++] = (struct tci_resident){
 		    .tensor = t,
-		    .bytes = planner->slots[slot].bytes,
+		    .bytes = tci_slot_bytes(planner, &planner->slots[slot]),
 		    .holds_content = tci_latest_slot(planner, t, TC_GPU) != TCI_NO_SLOT};
 	}
 	qsort(residents, count, sizeof *residents, tci_resident_compare);

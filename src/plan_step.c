@@ -257,7 +257,7 @@ static void tci_step_served(struct tc_planner *planner, struct tc_command *comma
 		struct tc_served *served = &planner->served[i];
 		uint32_t slot = planner->tensors[served->tensor].slots[TC_GPU];
 		served->served_by =
-		    slot == TCI_NO_SLOT ? TC_NO_COMMAND : planner->slots[slot].writer;
+		    slot == TCI_NO_SLOT ? TC_NO_COMMAND : tci_slot_writer(&planner->slots[slot]);
 	}
 	command->served = planner->served;
 	command->served_count = (uint32_t)planner->served_count;

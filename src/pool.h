@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "tencache/error.h"
 #include "tencache/machine.h"
@@ -21,6 +22,25 @@
 struct tci_release {
 	uint32_t last[TC_MAX_LANES];
 };
+
+/** Most machines have no more lanes; then only so many entries are touched, half a cache line. */
+#define TCI_FEW_LANES 8u
+
+/** Entries of a vector that are looked at where there are `lanes`: constants, so that loops over
+ * them unroll. */
+static inline uint32_t tci_release_width(uint32_t lanes)
+{
+	return lanes <= TCI_FEW_LANES ? TCI_FEW_LANES : TC_MAX_LANES;
+}
+
+/** The first `width` entries, which is one of the two above. */
+static inline void tci_release_copy(uint32_t *target, const uint32_t *source, uint32_t width)
+{
+	if (width == TCI_FEW_LANES)
+		memcpy(target, source, TCI_FEW_LANES * sizeof *target);
+	else
+		memcpy(target, source, TC_MAX_LANES * sizeof *target);
+}
 
 /** Element-wise maximum of `lanes` entries into `target`. */
 void tci_release_merge(struct tci_release *target, const struct tci_release *source,
