@@ -48,6 +48,15 @@ struct tci_bound {
 	uint32_t bind;
 };
 
+/** What every command asks of a tensor of the plan: half a cache line. */
+struct tci_audit_tensor {
+	uint64_t latest;        /**< version: writes by executed ops; of derived ones see root */
+	uint64_t bytes;         /**< as in the plan info */
+	struct tci_bound bound; /**< its bind in the command at hand */
+	uint32_t root;          /**< the tensor whose versions a derived one carries */
+	uint32_t master;        /**< params: the trace's FP32 master, or TC_NONE */
+};
+
 struct tci_turn;
 
 struct tc_audit {
@@ -63,14 +72,11 @@ struct tc_audit {
 	uint32_t lane_total;
 	uint32_t first_lane[TC_QUEUE_COUNT];
 
-	/* Versions, by tensor of the plan. */
-	uint64_t *latest;        /**< writes by executed ops; of derived ones see root */
+	/* By tensor of the plan. */
+	struct tci_audit_tensor *tensors;
 	uint64_t *converted;     /**< params: the master's version that equals the latest one */
-	uint32_t *root;          /**< the tensor whose versions a derived one carries */
-	uint32_t *master;        /**< params: the trace's FP32 master, or TC_NONE */
 	uint32_t *writes;        /**< ops of one iteration that write it, for staleness */
-	struct tci_bound *bound; /**< binds of the command at hand, by tensor */
-	struct tci_bound *alias; /**< the same, by root of derived tensors */
+	struct tci_bound *alias; /**< as bound, by root of derived tensors */
 	uint32_t stamp;
 	bool *bind_touched; /**< per bind of the command at hand */
 	size_t bind_capacity;
@@ -121,7 +127,7 @@ static inline struct tci_range tci_bind_range(const struct tc_bind *bind, uint64
 /** Latest version of a tensor of the plan, in program order. */
 static inline uint64_t tci_audit_latest(const struct tc_audit *audit, uint32_t tensor)
 {
-	return audit->latest[audit->root[tensor]];
+	return audit->tensors[audit->tensors[tensor].root].latest;
 }
 /** Is `version` older than the latest one by no more than the declared staleness? */
 bool tci_audit_version_lags(const struct tc_audit *audit, uint32_t tensor, uint64_t version);
@@ -138,7 +144,7 @@ bool tci_audit_bind_all(struct tc_audit *audit);
 /** The bind of a tensor in the command at hand, or NULL. Notes that it was asked for. */
 static inline const struct tc_bind *tci_audit_bound(const struct tc_audit *audit, uint32_t tensor)
 {
-	const struct tci_bound *bound = &audit->bound[tensor];
+	const struct tci_bound *bound = &audit->tensors[tensor].bound;
 	if (bound->stamp != audit->stamp)
 		return NULL;
 	audit->bind_touched[bound->bind] = true;

@@ -123,26 +123,23 @@ static enum tc_status begin_tensors(struct tc_audit *audit, struct tc_error *err
 {
 	const struct tc_plan_info *info = audit->info;
 	size_t count = (size_t)info->tensor_count + 1;
-	audit->latest = tc_alloc_array(count, sizeof *audit->latest);
+	audit->tensors = tc_alloc_array(count, sizeof *audit->tensors);
 	audit->converted = tc_alloc_array(count, sizeof *audit->converted);
-	audit->root = tc_alloc_array(count, sizeof *audit->root);
-	audit->master = tc_alloc_array(count, sizeof *audit->master);
 	audit->writes = tc_alloc_array(count, sizeof *audit->writes);
-	audit->bound = tc_alloc_array(count, sizeof *audit->bound);
 	audit->alias = tc_alloc_array(count, sizeof *audit->alias);
-	if (audit->latest == NULL || audit->converted == NULL || audit->root == NULL ||
-	    audit->master == NULL || audit->writes == NULL || audit->bound == NULL ||
+	if (audit->tensors == NULL || audit->converted == NULL || audit->writes == NULL ||
 	    audit->alias == NULL)
 		return tc_error_no_memory(error, "the auditor's table of tensors", count * 48);
 	for (uint32_t t = 0; t < info->tensor_count; t++) {
 		uint32_t from = info->tensors[t].derived_from;
-		audit->root[t] = from == TC_NONE ? t : audit->root[from];
-		audit->master[t] = TC_NONE;
+		audit->tensors[t].root = from == TC_NONE ? t : audit->tensors[from].root;
+		audit->tensors[t].master = TC_NONE;
+		audit->tensors[t].bytes = info->tensors[t].bytes;
 	}
 	for (uint32_t t = 0; t < info->trace->tensor_count; t++) {
 		const struct tc_tensor *tensor = &info->trace->tensors[t];
 		if (tensor->role == TC_ROLE_MASTER && tensor->of != TC_NONE)
-			audit->master[tensor->of] = t;
+			audit->tensors[tensor->of].master = t;
 	}
 	return TC_OK;
 }
@@ -226,12 +223,9 @@ void tci_audit_clear_tables(struct tc_audit *audit)
 {
 	tci_clocks_clear(&audit->clocks);
 	tci_map_clear(&audit->map);
-	free(audit->latest);
+	free(audit->tensors);
 	free(audit->converted);
-	free(audit->root);
-	free(audit->master);
 	free(audit->writes);
-	free(audit->bound);
 	free(audit->alias);
 	free(audit->bind_touched);
 	free(audit->touches);

@@ -15,7 +15,7 @@
 bool tci_audit_version_lags(const struct tc_audit *audit, uint32_t tensor, uint64_t version)
 {
 	uint64_t latest = tci_audit_latest(audit, tensor);
-	uint64_t lag = (uint64_t)audit->info->staleness * audit->writes[audit->root[tensor]];
+	uint64_t lag = (uint64_t)audit->info->staleness * audit->writes[audit->tensors[tensor].root];
 	return version < latest && latest - version <= lag;
 }
 
@@ -24,7 +24,8 @@ bool tci_audit_bind_all(struct tc_audit *audit)
 	const struct tc_command *command = audit->command;
 	if (audit->stamp == UINT32_MAX) {
 		size_t count = audit->info->tensor_count;
-		memset(audit->bound, 0, count * sizeof *audit->bound);
+		for (size_t t = 0; t < count; t++)
+			audit->tensors[t].bound.stamp = 0;
 		memset(audit->alias, 0, count * sizeof *audit->alias);
 		audit->stamp = 0;
 	}
@@ -37,13 +38,13 @@ bool tci_audit_bind_all(struct tc_audit *audit)
 		uint32_t tensor = command->binds[b].tensor;
 		if (tensor == TC_NONE)
 			continue;
-		struct tci_bound *bound = &audit->bound[tensor];
+		struct tci_bound *bound = &audit->tensors[tensor].bound;
 		if (bound->stamp == audit->stamp)
 			tci_audit_report(audit,
 			                 "found two binds of tensor %u '%s', expected one place",
 			                 tensor, audit->info->tensors[tensor].name);
 		*bound = (struct tci_bound){audit->stamp, b};
-		uint32_t root = audit->root[tensor];
+		uint32_t root = audit->tensors[tensor].root;
 		if (root != tensor)
 			audit->alias[root] = (struct tci_bound){audit->stamp, b};
 	}
@@ -110,7 +111,7 @@ static void keep_rest(struct tc_audit *audit, const struct tc_bind *bind, uint64
 static void write_tensor(struct tc_audit *audit, uint32_t op_index, const struct tc_bind *bind)
 {
 	const struct tc_op *op = &audit->info->trace->ops[op_index];
-	uint64_t version = audit->latest[bind->tensor]++;
+	uint64_t version = audit->tensors[bind->tensor].latest++;
 	bool whole = (audit->ops[op_index].duty & TCI_OP_SUBRANGES) == 0;
 	if (whole || op->write_ranges == NULL) {
 		struct tci_range range = tci_bind_range(bind, version + 1);
@@ -167,9 +168,9 @@ void tci_audit_note_masters(struct tc_audit *audit, uint32_t op)
 	for (; touch < end; touch++) {
 		if (touch->kind != TCI_TOUCH_WRITE || touch->tensor_kind != TC_PARAM)
 			continue;
-		uint32_t master = audit->master[touch->tensor];
+		uint32_t master = audit->tensors[touch->tensor].master;
 		if (master != TC_NONE)
-			audit->converted[touch->tensor] = audit->latest[master];
+			audit->converted[touch->tensor] = audit->tensors[master].latest;
 	}
 }
 
@@ -190,7 +191,7 @@ static void run_touches(struct tc_audit *audit, uint32_t op)
 		else
 			allocate_tensor(audit, bind);
 		if (touch->kind == TCI_TOUCH_WRITE && bind == NULL)
-			audit->latest[touch->tensor]++;
+			audit->tensors[touch->tensor].latest++;
 	}
 	if ((audit->ops[op].duty & TCI_OP_PARAMS) != 0)
 		tci_audit_note_masters(audit, op);

@@ -93,8 +93,8 @@ static bool counts_in_update(enum tc_tensor_kind kind)
 static const struct tc_bind *update_bind(struct tc_audit *audit, uint32_t tensor)
 {
 	const struct tc_bind *bind = tci_audit_bound_or_derived(audit, tensor);
-	if (bind == NULL && audit->master[tensor] != TC_NONE)
-		bind = tci_audit_bound(audit, audit->master[tensor]);
+	if (bind == NULL && audit->tensors[tensor].master != TC_NONE)
+		bind = tci_audit_bound(audit, audit->tensors[tensor].master);
 	return bind;
 }
 
@@ -110,7 +110,7 @@ static void update_touch(struct tc_audit *audit, uint32_t op, const struct tci_o
 	if (audit->info->reordered)
 		tci_audit_turn(audit, op, touch->tensor, writes);
 	if (writes)
-		audit->latest[touch->tensor]++;
+		audit->tensors[touch->tensor].latest++;
 	bool allowed = bind != NULL && (writes ? bind->access != TC_READ : true);
 	if (!allowed)
 		tci_audit_report(
@@ -146,10 +146,10 @@ void tci_audit_update(struct tc_audit *audit)
 /** Does content of `source` turn into the latest version of `target`? */
 static bool converts_to(const struct tc_audit *audit, const struct tc_bind *source, uint32_t target)
 {
-	uint32_t from = audit->root[source->tensor], to = audit->root[target];
+	uint32_t from = audit->tensors[source->tensor].root, to = audit->tensors[target].root;
 	if (from == to)
 		return true;
-	return audit->master[to] == from && audit->latest[from] == audit->converted[to];
+	return audit->tensors[to].master == from && audit->tensors[from].latest == audit->converted[to];
 }
 
 void tci_audit_convert(struct tc_audit *audit)
@@ -175,7 +175,7 @@ void tci_audit_convert(struct tc_audit *audit)
 			    target->tensor, audit->info->tensors[target->tensor].name,
 			    (unsigned long long)tci_audit_latest(audit, target->tensor));
 		bool lagging =
-		    source != NULL && audit->root[source->tensor] == audit->root[target->tensor];
+		    source != NULL && audit->tensors[source->tensor].root == audit->tensors[target->tensor].root;
 		uint64_t version = tci_audit_latest(audit, target->tensor);
 		if (lagging && tci_audit_version_allowed(audit, source->tensor, source->version))
 			version = source->version;

@@ -117,15 +117,15 @@ static bool queue_joins(enum tc_queue queue, enum tc_tier from, enum tc_tier to)
 	return false;
 }
 
-static enum tc_status check_move(const struct tc_plan_info *info, const struct tc_command *command,
-                                 struct tc_error *error)
+static enum tc_status check_move(const struct tc_plan_info *info, struct tci_sizes sizes,
+                                 const struct tc_command *command, struct tc_error *error)
 {
 	if (command->tensor >= info->tensor_count)
 		return tc_error_set(error, TC_FORMAT,
 		                    "command %" PRIu64 ": found tensor %" PRIu32
 		                    ", expected one of %" PRIu32 " tensors",
 		                    command->id, command->tensor, info->tensor_count);
-	uint64_t size = info->tensors[command->tensor].bytes;
+	uint64_t size = sizes.bytes[command->tensor * sizes.stride];
 	if (command->bytes == 0 || command->tensor_offset >= size ||
 	    command->bytes > size - command->tensor_offset)
 		return tc_error_set(
@@ -148,14 +148,15 @@ static enum tc_status check_move(const struct tc_plan_info *info, const struct t
 	return TC_OK;
 }
 
-static enum tc_status check_bind(const struct tc_plan_info *info, const struct tc_command *command,
-                                 const struct tc_bind *bind, struct tc_error *error)
+static enum tc_status check_bind(const struct tc_plan_info *info, struct tci_sizes sizes,
+                                 const struct tc_command *command, const struct tc_bind *bind,
+                                 struct tc_error *error)
 {
 	enum tc_tier tier = command->queue == TC_QUEUE_CPU ? TC_CPU : TC_GPU;
 	bool is_tensor = bind->tensor < info->tensor_count;
 	if (inside(info, bind->pool, bind->offset, bind->bytes) &&
 	    info->pools[bind->pool].tier == tier && (unsigned)bind->access <= TC_READ_WRITE &&
-	    (is_tensor ? bind->bytes == info->tensors[bind->tensor].bytes
+	    (is_tensor ? bind->bytes == sizes.bytes[bind->tensor * sizes.stride]
 	               : bind->tensor == TC_NONE && command->kind == TC_COMPUTE))
 		return TC_OK;
 	if (!is_tensor && (bind->tensor != TC_NONE || command->kind != TC_COMPUTE))
@@ -164,12 +165,12 @@ static enum tc_status check_bind(const struct tc_plan_info *info, const struct t
 		                    ", expected one of %" PRIu32
 		                    " tensors (workspace only where ops run on the GPU)",
 		                    command->id, bind->tensor, info->tensor_count);
-	if (is_tensor && bind->bytes != info->tensors[bind->tensor].bytes)
+	if (is_tensor && bind->bytes != sizes.bytes[bind->tensor * sizes.stride])
 		return tc_error_set(error, TC_FORMAT,
 		                    "command %" PRIu64 ": bind of tensor %" PRIu32
 		                    ": found %" PRIu64 " bytes, expected the tensor's %" PRIu64,
 		                    command->id, bind->tensor, bind->bytes,
-		                    info->tensors[bind->tensor].bytes);
+		                    sizes.bytes[bind->tensor * sizes.stride]);
 	TC_TRY(check_place(info, (struct tc_place){bind->pool, bind->offset}, bind->bytes,
 	                   "bind of command", command->id, error));
 	return tc_error_set(error, TC_FORMAT,
@@ -214,8 +215,8 @@ static bool queue_fits(const struct tc_command *command)
 	}
 }
 
-static enum tc_status check_lists(const struct tc_plan_info *info, const struct tc_command *command,
-                                  struct tc_error *error)
+static enum tc_status check_lists(const struct tc_plan_info *info, struct tci_sizes sizes,
+                                  const struct tc_command *command, struct tc_error *error)
 {
 	for (uint32_t d = 0; d < command->dep_count; d++)
 		if (command->deps[d].id >= command->id ||
@@ -226,7 +227,7 @@ static enum tc_status check_lists(const struct tc_plan_info *info, const struct 
 			                    command->id, command->deps[d].id,
 			                    tc_reason_name(command->deps[d].reason));
 	for (uint32_t b = 0; b < command->bind_count; b++)
-		TC_TRY(check_bind(info, command, &command->binds[b], error));
+		TC_TRY(check_bind(info, sizes, command, &command->binds[b], error));
 	for (uint32_t s = 0; s < command->served_count; s++)
 		if (command->served[s].tensor >= info->tensor_count ||
 		    (unsigned)command->served[s].outcome > TC_DEMAND_MISS)
@@ -243,8 +244,19 @@ static enum tc_status check_lists(const struct tc_plan_info *info, const struct 
 	return TC_OK;
 }
 
+_Static_assert(sizeof(struct tc_plan_tensor) % sizeof(uint64_t) == 0, "a stride of whole words");
+
 enum tc_status tci_command_check(const struct tc_plan_info *info, const struct tc_command *command,
                                  uint64_t id, struct tc_error *error)
+{
+	struct tci_sizes sizes = {info->tensor_count > 0 ? &info->tensors[0].bytes : NULL,
+	                          sizeof(struct tc_plan_tensor) / sizeof(uint64_t)};
+	return tci_command_check_sized(info, sizes, command, id, error);
+}
+
+enum tc_status tci_command_check_sized(const struct tc_plan_info *info, struct tci_sizes sizes,
+                                       const struct tc_command *command, uint64_t id,
+                                       struct tc_error *error)
 {
 	if (command->id != id)
 		return tc_error_set(error, TC_FORMAT,
@@ -267,7 +279,7 @@ enum tc_status tci_command_check(const struct tc_plan_info *info, const struct t
 		                    ", expected one of %" PRIu32,
 		                    id, command->iteration, info->iterations);
 	if (tci_is_move(command->kind))
-		TC_TRY(check_move(info, command, error));
+		TC_TRY(check_move(info, sizes, command, error));
 	else if (!queue_fits(command))
 		return tc_error_set(error, TC_FORMAT,
 		                    "command %" PRIu64 ": found %s on queue %s lane %" PRIu32
@@ -280,7 +292,7 @@ enum tc_status tci_command_check(const struct tc_plan_info *info, const struct t
 		                    ", expected one of %" PRIu32 " tensors",
 		                    id, command->tensor, info->tensor_count);
 	TC_TRY(check_ops(info, command, error));
-	return check_lists(info, command, error);
+	return check_lists(info, sizes, command, error);
 }
 
 enum tc_status tci_plan_end_check(const struct tc_plan_info *info, const struct tc_plan_end *end,
