@@ -231,11 +231,13 @@ static void copy_readers(const struct tci_map *map, uint32_t to, uint32_t from)
 			target[lane] = source[lane];
 }
 
-uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
+/** The segment that begins at `start`, after cutting the one that holds it in two if needed. TC_NONE
+ * when out of memory. */
+static uint32_t cut(struct tci_map *map, uint32_t id, uint64_t start)
 {
-	uint32_t id = tci_map_find(map, pool, start);
 	if (map->segments[id].start == start)
 		return id;
+	uint32_t pool = map->segments[id].pool;
 	grow_shortcuts(map);
 	uint32_t upper = take_segment(map);
 	if (upper == TC_NONE)
@@ -254,16 +256,29 @@ uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start)
 	below->next = upper;
 	if (above->next != TC_NONE)
 		map->segments[above->next].previous = upper;
+	*tci_map_shortcut(map, pool, start) = upper;
 	return upper;
 }
 
-uint32_t tci_map_cut_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end)
+/** The segment that holds the byte before `end`, from one before it: often the next few are it. */
+static uint32_t find_last(struct tci_map *map, uint32_t id, uint64_t end)
 {
-	uint32_t first = tci_map_cut(map, pool, start);
+	enum { NEAR = 4 };
+	for (int step = 0; step < NEAR; step++) {
+		if (map->segments[id].end >= end)
+			return id;
+		id = map->segments[id].next;
+	}
+	return tci_map_find(map, map->segments[id].pool, end - 1);
+}
+
+uint32_t tci_map_cut_range(struct tci_map *map, uint32_t id, uint64_t start, uint64_t end)
+{
+	uint32_t first = cut(map, id, start);
 	if (first == TC_NONE || map->segments[first].end == end)
 		return first;
-	uint32_t last = tci_map_find(map, pool, end - 1);
-	if (map->segments[last].end != end && tci_map_cut(map, pool, end) == TC_NONE)
+	uint32_t last = find_last(map, first, end);
+	if (map->segments[last].end != end && cut(map, last, end) == TC_NONE)
 		return TC_NONE;
 	return first;
 }

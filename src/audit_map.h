@@ -66,21 +66,16 @@ static inline uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t
 		return id;
 	return tci_map_search(map, pool, offset);
 }
-/**
- * The segment that begins at `start` (start < bytes), after cutting one in two if needed.
- * TC_NONE when out of memory. Segments may move in memory; ids stay.
- */
-uint32_t tci_map_cut(struct tci_map *map, uint32_t pool, uint64_t start);
-/** tci_map_range() where the borders are not there yet. */
-uint32_t tci_map_cut_range(struct tci_map *map, uint32_t pool, uint64_t start, uint64_t end);
-/** Cut so that `start` and `end` are borders; returns the first segment inside, or TC_NONE. */
+/** tci_map_range() where the borders are not there yet; `id` is the segment that holds `start`. */
+uint32_t tci_map_cut_range(struct tci_map *map, uint32_t id, uint64_t start, uint64_t end);
+/** Segments may move in memory; ids stay. Cut so that `start` and `end` are borders; returns the first segment inside, or TC_NONE. */
 static inline uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start,
                                      uint64_t end)
 {
 	uint32_t id = tci_map_find(map, pool, start);
 	if (map->segments[id].start == start && map->segments[id].end == end)
 		return id;
-	return tci_map_cut_range(map, pool, start, end);
+	return tci_map_cut_range(map, id, start, end);
 }
 /** Let segment `first` reach to `end`, a border, and remove those it swallows. */
 void tci_map_join(struct tci_map *map, uint32_t first, uint64_t end);

@@ -80,6 +80,11 @@ uint64_t tc_plan_elements(const struct tc_planner *planner, uint32_t tensor)
 	return planner->tensors[tensor].elements;
 }
 
+uint64_t tc_plan_bytes(const struct tc_planner *planner, uint32_t tensor)
+{
+	return planner->tensors[tensor].bytes;
+}
+
 bool tc_plan_is_pinned(const struct tc_planner *planner, uint32_t tensor)
 {
 	const struct tci_tensor *t = &planner->tensors[tensor];

@@ -81,8 +81,9 @@ struct tc_copy_view tc_plan_copy(const struct tc_planner *planner, uint32_t tens
                                  enum tc_tier tier);
 /** tc_plan_copy().present alone, which costs much less. */
 bool tc_plan_has(const struct tc_planner *planner, uint32_t tensor, enum tc_tier tier);
-/** tc_plan_tensor().elements, likewise. */
+/** tc_plan_tensor().elements and .bytes, likewise. */
 uint64_t tc_plan_elements(const struct tc_planner *planner, uint32_t tensor);
+uint64_t tc_plan_bytes(const struct tc_planner *planner, uint32_t tensor);
 /** Pinned tensors cannot be evicted: open requests, reads of the step, unfinished gradients. */
 bool tc_plan_is_pinned(const struct tc_planner *planner, uint32_t tensor);
 /** Next use at or after the coming step, in steps from the start of this iteration (positions, where

@@ -147,7 +147,7 @@ enum tc_status tci_ten_cache_gradient(struct tci_ten_cache *cache, struct tc_pla
 	bool done;
 	if (gradient == TC_NONE || !tc_plan_has(planner, gradient, TC_GPU))
 		return TC_OK;
-	uint64_t bytes = tc_plan_tensor(planner, gradient).bytes;
+	uint64_t bytes = tc_plan_bytes(planner, gradient);
 	if (!tc_plan_pool_fits(planner, cache->bucket_pool, bytes))
 		TC_TRY(tci_ten_cache_flush(cache, planner, error));
 	if (!tc_plan_pool_fits(planner, cache->bucket_pool, bytes))

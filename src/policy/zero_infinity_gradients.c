@@ -17,7 +17,7 @@
 static uint64_t tci_zero_gradient_bytes(const struct tci_zero *zero,
                                         const struct tc_planner *planner, uint32_t parameter)
 {
-	return tc_plan_tensor(planner, zero->parameters[parameter].gradient).bytes;
+	return tc_plan_bytes(planner, zero->parameters[parameter].gradient);
 }
 
 static enum tc_status tci_zero_no_room(const struct tc_planner *planner, uint32_t parameter,
