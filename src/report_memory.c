@@ -172,19 +172,42 @@ static bool comes_before(const struct tci_memory_event *left, const struct tci_m
 	       (left->time == right->time && left->bytes < right->bytes);
 }
 
-/** Merge the sorted halves [0, middle) and [middle, count); `spare` has room for the first. */
-static void merge_halves(struct tci_memory_event *events, size_t middle, size_t count,
-                         struct tci_memory_event *spare)
+struct spare {
+	struct tci_memory_event *events;
+	size_t capacity;
+};
+
+/** Merge the sorted halves [0, middle) and [middle, count). False when out of memory. */
+static bool merge_halves(struct tci_memory_event *events, size_t middle, size_t count,
+                         struct spare *spare)
 {
 	size_t begin = middle;
 	while (begin > 0 && comes_before(&events[middle], &events[begin - 1]))
 		begin--; /* what comes before stands where it belongs */
 	size_t moved = middle - begin, taken = 0, to = begin;
-	memcpy(spare, events + begin, moved * sizeof *spare);
+	if (moved == 0)
+		return true;
+	if (!tc_grow_array(&spare->events, &spare->capacity, moved, sizeof *events))
+		return false;
+	memcpy(spare->events, events + begin, moved * sizeof *events);
 	for (size_t from = middle; taken < moved; to++) {
-		bool upper = from < count && comes_before(&events[from], &spare[taken]);
-		events[to] = upper ? events[from++] : spare[taken++];
+		bool upper = from < count && comes_before(&events[from], &spare->events[taken]);
+		events[to] = upper ? events[from++] : spare->events[taken++];
 	}
+	return true;
+}
+
+/** Merge all pairs of neighbouring runs. */
+static bool merge_runs(struct tci_memory *memory, size_t run, struct spare *spare)
+{
+	for (size_t at = 0; memory->event_count - at > run;) {
+		size_t rest = memory->event_count - at;
+		size_t both = rest / 2 < run ? rest : 2 * run;
+		if (!merge_halves(memory->events + at, run, both, spare))
+			return false;
+		at += both;
+	}
+	return true;
 }
 
 /** A stable merge sort. Events come nearly sorted (by the end of their commands): each merge then
@@ -192,21 +215,14 @@ static void merge_halves(struct tci_memory_event *events, size_t middle, size_t 
 enum tc_status tci_memory_sort(struct tci_memory *memory, struct tc_error *error)
 {
 	size_t count = memory->event_count;
-	if (count < 2)
-		return TC_OK;
-	struct tci_memory_event *spare = tc_alloc_array(count, sizeof *spare);
-	if (spare == NULL)
-		return tc_error_no_memory(error, "memory events of a report", count);
-	for (size_t run = 1; run < count; run = run > count / 2 ? count : run * 2)
-		for (size_t at = 0; run < count - at; at += 2 * run) {
-			size_t rest = count - at;
-			merge_halves(memory->events + at, run, rest / 2 < run ? rest : 2 * run,
-			             spare);
-			if (rest / 2 < run)
-				break;
-		}
-	free(spare);
-	return TC_OK;
+	struct spare spare = {NULL, 0};
+	bool sorted = true;
+	for (size_t run = 1; run < count && sorted; run = run > count / 2 ? count : run * 2)
+		sorted = merge_runs(memory, run, &spare);
+	free(spare.events);
+	return sorted ? TC_OK
+	              : tc_error_no_memory(error, "memory events of a report",
+	                                   count * sizeof *memory->events);
 }
 
 static void note_peak(const struct tci_memory *memory, const int64_t *total, size_t tier,
