@@ -90,7 +90,7 @@ static enum tc_status tci_gradient_down(struct tc_planner *planner, uint32_t gra
 		/* A persistent one may have been evicted: that was its way down. */
 		return below == TCI_NO_SLOT
 		           ? TC_OK
-		           : tc_plan_gradient_done(planner, planner->slots[below].writer, error);
+		           : tc_plan_gradient_done(planner, tci_slot_writer(&planner->slots[below]), error);
 	bool stays = planner->trace->tensors[gradient].persistent;
 	struct tc_move_options options = TC_MOVE(stays ? TC_WHY_HOME : TC_WHY_RELEASE);
 	options.keep_source = stays;
