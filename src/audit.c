@@ -119,8 +119,8 @@ static enum tc_status audit_command(void *self, const struct tc_command *command
 	audit->scratch.status = TC_OK;
 	struct tci_sizes sizes = {&audit->tensors->bytes,
 	                          sizeof *audit->tensors / sizeof audit->tensors->bytes};
-	bool sound = tci_command_check_sized(audit->info, sizes, command, id, &audit->scratch) ==
-	             TC_OK;
+	bool sound =
+	    tci_command_check_sized(audit->info, sizes, command, id, &audit->scratch) == TC_OK;
 	if (!sound)
 		tci_audit_report(audit, "%s", audit->scratch.text);
 	uint32_t lane = 0;

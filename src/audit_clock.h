@@ -35,7 +35,7 @@ struct tci_clocks {
 	size_t entry_capacity;           /**< a power of two */
 	uint64_t front, next;
 
-	uint8_t *lane_of;       /**< ring, of up to TCI_CLOCK_LANES */
+	uint8_t *lane_of;        /**< ring, of up to TCI_CLOCK_LANES */
 	size_t lane_of_capacity; /**< a power of two */
 
 	uint64_t *values; /**< `lanes` of each clock */

@@ -181,8 +181,7 @@ bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32
 {
 	enum { IN_LINE = TCI_LINE_BYTES / sizeof *map->readers };
 	*map = (struct tci_map){.free_segment = TC_NONE,
-	                        .reader_stride =
-	                            ((size_t)lanes + IN_LINE - 1) / IN_LINE * IN_LINE};
+	                        .reader_stride = ((size_t)lanes + IN_LINE - 1) / IN_LINE * IN_LINE};
 	map->pools = tc_alloc_array(pool_count > 0 ? pool_count : 1, sizeof *map->pools);
 	map->shortcut_bits = SHORTCUT_BITS;
 	map->shortcuts = tc_alloc_array((size_t)1 << SHORTCUT_BITS, sizeof *map->shortcuts);
@@ -231,8 +230,8 @@ static void copy_readers(const struct tci_map *map, uint32_t to, uint32_t from)
 			target[lane] = source[lane];
 }
 
-/** The segment that begins at `start`, after cutting the one that holds it in two if needed. TC_NONE
- * when out of memory. */
+/** The segment that begins at `start`, after cutting the one that holds it in two if needed.
+ * TC_NONE when out of memory. */
 static uint32_t cut(struct tci_map *map, uint32_t id, uint64_t start)
 {
 	if (map->segments[id].start == start)

@@ -38,8 +38,8 @@ struct tci_map {
 	unsigned shortcut_bits;
 };
 
-/** Pools as planned, without content, for commands on `lanes` lanes. False when out of memory; clear
- * in any case. */
+/** Pools as planned, without content, for commands on `lanes` lanes. False when out of memory;
+ * clear in any case. */
 bool tci_map_start(struct tci_map *map, const struct tc_pool_info *pools, uint32_t pool_count,
                    uint32_t lanes);
 void tci_map_clear(struct tci_map *map);
@@ -68,7 +68,8 @@ static inline uint32_t tci_map_find(struct tci_map *map, uint32_t pool, uint64_t
 }
 /** tci_map_range() where the borders are not there yet; `id` is the segment that holds `start`. */
 uint32_t tci_map_cut_range(struct tci_map *map, uint32_t id, uint64_t start, uint64_t end);
-/** Segments may move in memory; ids stay. Cut so that `start` and `end` are borders; returns the first segment inside, or TC_NONE. */
+/** Segments may move in memory; ids stay. Cut so that `start` and `end` are borders; returns the
+ * first segment inside, or TC_NONE. */
 static inline uint32_t tci_map_range(struct tci_map *map, uint32_t pool, uint64_t start,
                                      uint64_t end)
 {

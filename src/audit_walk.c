@@ -15,7 +15,8 @@
 bool tci_audit_version_lags(const struct tc_audit *audit, uint32_t tensor, uint64_t version)
 {
 	uint64_t latest = tci_audit_latest(audit, tensor);
-	uint64_t lag = (uint64_t)audit->info->staleness * audit->writes[audit->tensors[tensor].root];
+	uint64_t lag =
+	    (uint64_t)audit->info->staleness * audit->writes[audit->tensors[tensor].root];
 	return version < latest && latest - version <= lag;
 }
 

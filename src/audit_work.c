@@ -149,7 +149,8 @@ static bool converts_to(const struct tc_audit *audit, const struct tc_bind *sour
 	uint32_t from = audit->tensors[source->tensor].root, to = audit->tensors[target].root;
 	if (from == to)
 		return true;
-	return audit->tensors[to].master == from && audit->tensors[from].latest == audit->converted[to];
+	return audit->tensors[to].master == from &&
+	       audit->tensors[from].latest == audit->converted[to];
 }
 
 void tci_audit_convert(struct tc_audit *audit)
@@ -174,8 +175,8 @@ void tci_audit_convert(struct tc_audit *audit)
 			    "its master at the latest version",
 			    target->tensor, audit->info->tensors[target->tensor].name,
 			    (unsigned long long)tci_audit_latest(audit, target->tensor));
-		bool lagging =
-		    source != NULL && audit->tensors[source->tensor].root == audit->tensors[target->tensor].root;
+		bool lagging = source != NULL && audit->tensors[source->tensor].root ==
+		                                     audit->tensors[target->tensor].root;
 		uint64_t version = tci_audit_latest(audit, target->tensor);
 		if (lagging && tci_audit_version_allowed(audit, source->tensor, source->version))
 			version = source->version;

@@ -134,8 +134,9 @@ static enum tc_status set_up(struct tci_buffers *buffers, const struct tci_buffe
 	    tc_alloc_array((size_t)count + 1, buffers->width * sizeof *buffers->releases);
 	buffers->taken = tc_alloc_array((size_t)count + 1, sizeof *buffers->taken);
 	if (buffers->ring == NULL || buffers->releases == NULL || buffers->taken == NULL)
-		return tc_error_no_memory(error, "the buffers of a pool",
-		                          count * (uint64_t)(buffers->width * sizeof *buffers->releases));
+		return tc_error_no_memory(
+		    error, "the buffers of a pool",
+		    count * (uint64_t)(buffers->width * sizeof *buffers->releases));
 	fill_rings(buffers);
 	return TC_OK;
 }

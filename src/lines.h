@@ -12,7 +12,8 @@
 /** Of the machines that this runs on; elsewhere it is a size like any other. */
 #define TCI_LINE_BYTES 64u
 
-/** tc_grow_array() for such arrays; `element_bytes` is a multiple of TCI_LINE_BYTES. free() them. */
+/** tc_grow_array() for such arrays; `element_bytes` is a multiple of TCI_LINE_BYTES. free() them.
+ */
 bool tci_grow_lines(void *array_pointer, size_t *capacity, size_t needed, size_t element_bytes);
 
 #endif

@@ -60,14 +60,14 @@ enum tc_status tci_tensor_add(struct tc_planner *planner, const struct tc_plan_t
 	TC_TRY(tci_tensor_reserve(planner, (size_t)id + 1, error));
 	planner->table[id] = *entry;
 	planner->table[id].start.pool = TC_NO_POOL;
-	planner->tensors[id] = (struct tci_tensor){
-	    .slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
-	    .source = entry->derived_from == TC_NONE ? id : entry->derived_from,
-	    .bytes = entry->bytes,
-	    .elements = elements,
-	    .first_derived = TC_NONE,
-	    .next_derived = TC_NONE,
-	    .kind = (uint8_t)entry->kind};
+	planner->tensors[id] =
+	    (struct tci_tensor){.slots = {TCI_NO_SLOT, TCI_NO_SLOT, TCI_NO_SLOT},
+	                        .source = entry->derived_from == TC_NONE ? id : entry->derived_from,
+	                        .bytes = entry->bytes,
+	                        .elements = elements,
+	                        .first_derived = TC_NONE,
+	                        .next_derived = TC_NONE,
+	                        .kind = (uint8_t)entry->kind};
 	planner->relations[id] = (struct tci_relations){.gradient_of_param = TC_NONE,
 	                                                .master = TC_NONE,
 	                                                .exp_avg = TC_NONE,

@@ -152,7 +152,7 @@ struct tc_planner {
 	uint64_t next_id;
 	struct tci_release host_clock;
 	struct tci_release lane_clock[TC_MAX_LANES];
-	uint32_t *clocks; /**< ring of TCI_CLOCKS clocks, clock_width each */
+	uint32_t *clocks;     /**< ring of TCI_CLOCKS clocks, clock_width each */
 	uint32_t clock_width; /**< tci_release_width() of lane_count */
 	uint8_t *clock_lane;
 	uint64_t last_compute;
@@ -247,10 +247,10 @@ static inline uint32_t tci_latest_slot(const struct tc_planner *planner, uint32_
 static inline uint64_t tci_align(const struct tc_planner *planner, enum tc_tier tier,
                                  uint64_t bytes)
 {
-	uint64_t rest = (tier == TC_NVME && planner->alignment < TCI_DRIVE_ALIGNMENT
-	                     ? TCI_DRIVE_ALIGNMENT
-	                     : planner->alignment) -
-	                1;
+	uint64_t rest =
+	    (tier == TC_NVME && planner->alignment < TCI_DRIVE_ALIGNMENT ? TCI_DRIVE_ALIGNMENT
+	                                                                 : planner->alignment) -
+	    1;
 	return bytes > UINT64_MAX - rest ? UINT64_MAX : (bytes + rest) & ~rest;
 }
 /** Bytes of the pool that a slot takes: aligned. */

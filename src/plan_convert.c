@@ -54,9 +54,9 @@ enum tc_status tc_plan_convert(struct tc_planner *planner, uint32_t source, uint
 	                          tci_bind_slot(planner, target, to, TC_WRITE)};
 	convert.tensor = target;
 	convert.version = planner->slots[to].version;
-	convert.traffic_bytes = options.traffic_bytes != 0
-	                            ? options.traffic_bytes
-	                            : planner->tensors[source].bytes + planner->tensors[target].bytes;
+	convert.traffic_bytes = options.traffic_bytes != 0 ? options.traffic_bytes
+	                                                   : planner->tensors[source].bytes +
+	                                                         planner->tensors[target].bytes;
 	convert.binds = binds;
 	convert.bind_count = 2;
 	struct tci_use uses[] = {TCI_USE(from, TC_READ), TCI_USE(to, TC_WRITE)};
@@ -121,10 +121,11 @@ static enum tc_status tci_update_add(struct tci_update *update, uint32_t tensor,
 	planner->uses[at] = TCI_USE(slot, access);
 	struct tci_tensor *t = &planner->tensors[tensor];
 	bool moved = t->fetched_since_request || planner->tensors[tensor].kind == TC_GRAD;
-	planner->served[at] = (struct tc_served){.tensor = tensor,
-	                                         .outcome = moved ? TC_COVERED : TC_RESIDENT,
-	                                         .is_request = true,
-	                                         .served_by = tci_slot_writer(&planner->slots[slot])};
+	planner->served[at] =
+	    (struct tc_served){.tensor = tensor,
+	                       .outcome = moved ? TC_COVERED : TC_RESIDENT,
+	                       .is_request = true,
+	                       .served_by = tci_slot_writer(&planner->slots[slot])};
 	t->fetched_since_request = false;
 	update->count++;
 	return TC_OK;

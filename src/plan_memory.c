@@ -99,9 +99,8 @@ enum tc_status tci_slot_count(struct tc_planner *planner, uint32_t slot, struct 
 		return TC_OK;
 	s->counted = true;
 	return tci_memory_change(planner, planner->pools[s->pool].info.tier,
-	                         (enum tc_tensor_kind)planner->tensors[s->tensor].kind, 
-	                         (int64_t)tci_slot_bytes(planner, s), TC_NO_COMMAND,
-	                         error);
+	                         (enum tc_tensor_kind)planner->tensors[s->tensor].kind,
+	                         (int64_t)tci_slot_bytes(planner, s), TC_NO_COMMAND, error);
 }
 
 /** Evict the unpinned tensor of the pool with the farthest next use; `*made` false: there is none.
@@ -165,13 +164,11 @@ enum tc_status tci_slot_put(struct tc_planner *planner, uint32_t tensor, enum tc
 		if (slot->touched.last[lane] > last)
 			last = slot->touched.last[lane];
 	if (slot->counted)
-		TC_TRY(tci_memory_change(planner, tier,
-		                         (enum tc_tensor_kind)planner->tensors[tensor].kind,
-		                         -(int64_t)bytes,
-		                         last == 0 ? TC_NO_COMMAND : (uint64_t)last - 1, error));
+		TC_TRY(tci_memory_change(
+		    planner, tier, (enum tc_tensor_kind)planner->tensors[tensor].kind,
+		    -(int64_t)bytes, last == 0 ? TC_NO_COMMAND : (uint64_t)last - 1, error));
 	if (pool->arena != NULL)
-		TC_TRY(
-		    tci_arena_put(pool->arena, slot->offset, bytes, &slot->touched, error));
+		TC_TRY(tci_arena_put(pool->arena, slot->offset, bytes, &slot->touched, error));
 	else
 		tci_buffers_put(pool->buffers, slot->offset, &slot->touched);
 	planner->tensors[tensor].slots[tier] = TCI_NO_SLOT;

@@ -15,8 +15,8 @@ static enum tc_status tci_derive_master(struct tc_planner *planner, uint32_t par
 	uint32_t made;
 	(void)snprintf(name, sizeof name, "%.240s.master", planner->table[param].name);
 	TC_TRY(tc_plan_derive(planner, name, TC_OPTIMIZER_STATE, TC_ROLE_MASTER,
-	                      planner->tensors[param].bytes, planner->tensors[param].elements, param,
-	                      &made, error));
+	                      planner->tensors[param].bytes, planner->tensors[param].elements,
+	                      param, &made, error));
 	planner->relations[param].derived_master = made;
 	return TC_OK;
 }
@@ -90,7 +90,8 @@ static enum tc_status tci_gradient_down(struct tc_planner *planner, uint32_t gra
 		/* A persistent one may have been evicted: that was its way down. */
 		return below == TCI_NO_SLOT
 		           ? TC_OK
-		           : tc_plan_gradient_done(planner, tci_slot_writer(&planner->slots[below]), error);
+		           : tc_plan_gradient_done(planner, tci_slot_writer(&planner->slots[below]),
+		                                   error);
 	bool stays = planner->trace->tensors[gradient].persistent;
 	struct tc_move_options options = TC_MOVE(stays ? TC_WHY_HOME : TC_WHY_RELEASE);
 	options.keep_source = stays;

@@ -198,12 +198,13 @@ static enum tc_status tci_step_binds(struct tc_planner *planner, uint32_t step,
 		const struct tci_touch *touch = &planner->touches[i];
 		struct tci_tensor *tensor = &planner->tensors[touch->tensor];
 		struct tc_bind *bind = &planner->binds[count++];
-		*bind = (struct tc_bind){.tensor = touch->tensor,
-		                         .pool = planner->unmanaged_pool,
-		                         .offset = planner->relations[touch->tensor].unmanaged_offset,
-		                         .bytes = tensor->bytes,
-		                         .version = tensor->latest,
-		                         .access = touch->access};
+		*bind =
+		    (struct tc_bind){.tensor = touch->tensor,
+		                     .pool = planner->unmanaged_pool,
+		                     .offset = planner->relations[touch->tensor].unmanaged_offset,
+		                     .bytes = tensor->bytes,
+		                     .version = tensor->latest,
+		                     .access = touch->access};
 		tensor->latest += touch->writes;
 		if (!tensor->managed)
 			continue;

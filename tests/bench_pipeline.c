@@ -1,6 +1,17 @@
 /*
  * What a user waits for: parsing a trace, and planning, auditing and simulating 10Cache on it.
- * The trace is traces/opt13b.json unless another is named.
+ * The trace is traces/opt13b.json unless another is named: bench_pipeline [TRACE [POLICY]]. Build
+ * with -DCMAKE_BUILD_TYPE=Release.
+ *
+ * One figure depends on the minute in which it was taken. To tell whether a change made it faster,
+ * run the programs of both builds by turns: scripts/bench-pairs OLD NEW. What time is spent on is
+ * mostly waiting for memory: records that are needed here and there are whole cache lines, so that
+ * each costs one miss, and as many as possible stay in the second-level cache. Instructions and
+ * misses, by function and without noise (a cache of 1 MiB):
+ *
+ *     valgrind --tool=callgrind --toggle-collect=tc_simulate --cache-sim=yes --LL=1048576,16,64 \
+ *         build/release/sim/tencache-sim --trace traces/opt13b.json --policy 10cache --audit \
+ *         --iterations 3
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -65,7 +65,7 @@ struct tci_node {
 	uint64_t previous_end_ps; /**< of the lane, at start */
 	/** Issue, or the end of the last `order` or `anchor` dependency where that is later. */
 	uint64_t wanted_ps;
-	uint64_t host_block; /**< host blocks that lie before the issue, counted from 0 */
+	uint64_t host_block;       /**< host blocks that lie before the issue, counted from 0 */
 	struct tci_edge *edges;    /**< command.dep_count */
 	bool *ready;               /**< command.served_count */
 	struct tc_command command; /**< binds are not kept */

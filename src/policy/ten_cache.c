@@ -131,8 +131,7 @@ static enum tc_status tci_stage(struct tci_ten_cache *cache, struct tc_planner *
 
 static bool tci_only_on_nvme(const struct tc_planner *planner, uint32_t tensor)
 {
-	return !tc_plan_has(planner, tensor, TC_GPU) &&
-	       !tc_plan_has(planner, tensor, TC_CPU);
+	return !tc_plan_has(planner, tensor, TC_GPU) && !tc_plan_has(planner, tensor, TC_CPU);
 }
 
 static enum tc_status tci_release_request(struct tci_ten_cache *cache, struct tc_planner *planner,
@@ -287,13 +286,12 @@ static enum tc_status tci_ten_cache_end_of_iteration(void *self, struct tc_plann
 static void tci_ten_cache_end(void *self)
 {
 	struct tci_ten_cache *cache = self;
-	void *owned[] = {cache->classes,     cache->class_of,      cache->row_first,
-	                 cache->row_of,      cache->window,        cache->stage_now,
-	                 cache->stage_next,  cache->fetches,       cache->delayed,
-	                 cache->home_is_gpu, cache->home_is_nvme,  cache->bucket_copy,
-	                 cache->bucket,      cache->late_gradient, cache->fp32_gradient,
-	                 cache->units,       cache->leaves,        cache->stays,
-	                 cache->unit_params};
+	void *owned[] = {
+	    cache->classes, cache->class_of,      cache->row_first,     cache->row_of,
+	    cache->window,  cache->stage_now,     cache->stage_next,    cache->fetches,
+	    cache->delayed, cache->home_is_gpu,   cache->home_is_nvme,  cache->bucket_copy,
+	    cache->bucket,  cache->late_gradient, cache->fp32_gradient, cache->units,
+	    cache->leaves,  cache->stays,         cache->unit_params};
 	for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
 		free(owned[i]);
 	tci_ten_cache_occupants_free(cache);

@@ -339,8 +339,7 @@ static enum tc_status tci_publish_param(struct tci_ten_cache *cache, struct tc_p
 {
 	(void)data;
 	(void)cache;
-	bool above = tc_plan_has(planner, param, TC_GPU) ||
-	             tc_plan_has(planner, param, TC_CPU);
+	bool above = tc_plan_has(planner, param, TC_GPU) || tc_plan_has(planner, param, TC_CPU);
 	if (above && tc_plan_has(planner, param, TC_NVME))
 		TC_TRY(tc_plan_drop(planner, param, TC_NVME, error));
 	return tc_plan_publish(planner, param, error);

@@ -249,9 +249,8 @@ enum tc_status tci_zero_forget_farthest(struct tci_zero *zero, struct tc_planner
 		if (trace->tensors[t].kind != TC_PARAM || parameter->persistent || t == spare ||
 		    parameter->open > 0 || tc_plan_is_pinned(planner, t))
 			continue;
-		bool holds = staged_only
-		                 ? parameter->on_nvme && tc_plan_has(planner, t, TC_CPU)
-		                 : tc_plan_has(planner, t, TC_GPU);
+		bool holds = staged_only ? parameter->on_nvme && tc_plan_has(planner, t, TC_CPU)
+		                         : tc_plan_has(planner, t, TC_GPU);
 		uint64_t next = holds ? tc_plan_next_use(planner, t) : 0;
 		if (holds && (victim == TC_NONE || next > farthest)) {
 			victim = t;

@@ -11,8 +11,7 @@
 bool tci_zero_only_on_nvme(const struct tci_zero *zero, const struct tc_planner *planner,
                            uint32_t parameter)
 {
-	return zero->parameters[parameter].on_nvme &&
-	       !tc_plan_has(planner, parameter, TC_CPU);
+	return zero->parameters[parameter].on_nvme && !tc_plan_has(planner, parameter, TC_CPU);
 }
 
 static uint64_t tci_zero_free_buffers(const struct tci_zero *zero, const struct tc_planner *planner)
@@ -105,8 +104,7 @@ enum tc_status tci_zero_prefetch_staged(struct tci_zero *zero, struct tc_planner
 		uint32_t t = zero->queue[i].parameter;
 		if (considered > limit || started >= available)
 			break;
-		if (tci_zero_only_on_nvme(zero, planner, t) &&
-		    !tc_plan_has(planner, t, TC_GPU)) {
+		if (tci_zero_only_on_nvme(zero, planner, t) && !tc_plan_has(planner, t, TC_GPU)) {
 			TC_TRY(tci_zero_read_ahead(zero, planner, t, TC_WHY_STAGE, error));
 			started++;
 		}
