@@ -118,34 +118,6 @@ bool tci_arena_take(struct tci_arena *arena, uint64_t bytes, uint64_t *offset,
 	return true;
 }
 
-bool tci_arena_take_at(struct tci_arena *arena, uint64_t offset, uint64_t bytes,
-                       struct tci_release *release, struct tc_error *error)
-{
-	uint32_t node = bytes > 0 ? tci_range_before(&arena->tree, offset) : TCI_NO_RANGE;
-	if (node == TCI_NO_RANGE)
-		return false;
-	const struct tci_range range = *range_at(arena, node);
-	uint64_t before = offset - range.offset;
-	if (before >= range.bytes || bytes > range.bytes - before)
-		return false;
-	if (before == 0) {
-		take_low(arena, node, bytes, release);
-		return true;
-	}
-	uint64_t after = range.bytes - before - bytes;
-	/* Copied first: adding a range may move the array. */
-	struct tci_release kept;
-	tci_release_copy(kept.last, arena->releases[node].last, arena->width);
-	reshape_range(arena, node, range.offset, before);
-	if (after > 0 && add_range(arena, offset + bytes, after, &kept, error) != TC_OK) {
-		reshape_range(arena, node, range.offset, range.bytes);
-		return false;
-	}
-	tci_release_copy(release->last, kept.last, arena->width);
-	arena->free_bytes -= bytes;
-	return true;
-}
-
 /* The range [offset, offset + bytes) overlaps nothing that is free and lies in the arena. */
 static bool is_taken(const struct tci_arena *arena, uint64_t offset, uint64_t bytes,
                      uint32_t before, uint32_t after)
@@ -207,22 +179,4 @@ uint64_t tci_arena_largest_free(const struct tci_arena *arena)
 {
 	uint32_t node = tci_range_largest(&arena->tree);
 	return node != TCI_NO_RANGE ? range_at(arena, node)->bytes : 0;
-}
-
-bool tci_arena_next_free(const struct tci_arena *arena, uint64_t offset, uint64_t *start,
-                         uint64_t *bytes)
-{
-	uint32_t node = tci_range_before(&arena->tree, offset);
-	if (node != TCI_NO_RANGE) {
-		const struct tci_range *range = range_at(arena, node);
-		if (offset - range->offset >= range->bytes)
-			node = TCI_NO_RANGE;
-	}
-	if (node == TCI_NO_RANGE)
-		node = tci_range_after(&arena->tree, offset);
-	if (node == TCI_NO_RANGE)
-		return false;
-	*start = range_at(arena, node)->offset;
-	*bytes = range_at(arena, node)->bytes;
-	return true;
 }

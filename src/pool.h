@@ -61,17 +61,11 @@ void tci_arena_free(struct tci_arena *arena);
  */
 bool tci_arena_take(struct tci_arena *arena, uint64_t bytes, uint64_t *offset,
                     struct tci_release *release, struct tc_error *error);
-/** Take exactly [offset, offset + bytes); it must lie in one free range, else false. */
-bool tci_arena_take_at(struct tci_arena *arena, uint64_t offset, uint64_t bytes,
-                       struct tci_release *release, struct tc_error *error);
 /** Give back a range that was taken. */
 enum tc_status tci_arena_put(struct tci_arena *arena, uint64_t offset, uint64_t bytes,
                              const struct tci_release *release, struct tc_error *error);
 uint64_t tci_arena_free_bytes(const struct tci_arena *arena);
 uint64_t tci_arena_largest_free(const struct tci_arena *arena);
-/** The free range that holds or follows `offset`: false when there is none. For repacking. */
-bool tci_arena_next_free(const struct tci_arena *arena, uint64_t offset, uint64_t *start,
-                         uint64_t *bytes);
 
 /* ---------------------------------------------------------------- buffers of fixed sizes */
 

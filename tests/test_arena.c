@@ -135,19 +135,6 @@ static void try_take(struct tci_arena *arena, struct map *map, uint64_t *random)
 	mark_taken(map, offset, bytes);
 }
 
-static void try_take_at(struct tci_arena *arena, struct map *map, uint64_t *random)
-{
-	uint64_t offset = test_random_below(random, map->bytes);
-	uint64_t bytes = 1 + test_random_below(random, 24);
-	struct tci_release release = {{0}};
-	bool expected = !map->taken[offset] && run_end(map, offset) - offset >= bytes;
-	assert_int_equal(tci_arena_take_at(arena, offset, bytes, &release, NULL), expected);
-	if (!expected)
-		return;
-	check_release(map, offset, bytes, &release);
-	mark_taken(map, offset, bytes);
-}
-
 static void give_back(struct tci_arena *arena, struct map *map, uint64_t *random)
 {
 	if (map->held_count == 0)
@@ -165,23 +152,10 @@ static void give_back(struct tci_arena *arena, struct map *map, uint64_t *random
 	mark_free(map, held.offset, held.bytes, &release);
 }
 
-static void check_queries(const struct tci_arena *arena, const struct map *map, uint64_t *random)
+static void check_queries(const struct tci_arena *arena, const struct map *map)
 {
 	assert_int_equal(tci_arena_free_bytes(arena), free_count(map));
 	assert_int_equal(tci_arena_largest_free(arena), largest_run(map));
-	uint64_t offset = test_random_below(random, map->bytes + 1);
-	uint64_t at = offset;
-	while (at < map->bytes && map->taken[at])
-		at++;
-	uint64_t start, bytes;
-	bool found = tci_arena_next_free(arena, offset, &start, &bytes);
-	assert_int_equal(found, at < map->bytes);
-	if (!found)
-		return;
-	while (at > 0 && !map->taken[at - 1])
-		at--;
-	assert_int_equal(start, at);
-	assert_int_equal(bytes, run_end(map, at) - at);
 }
 
 static void test_random_sequences(void **state)
@@ -201,27 +175,29 @@ static void test_random_sequences(void **state)
 			uint64_t choice = test_random_below(&random, 14);
 			if (choice < puts)
 				give_back(arena, &map, &random);
-			else if (choice % 4 == 0)
-				try_take_at(arena, &map, &random);
 			else
 				try_take(arena, &map, &random);
-			check_queries(arena, &map, &random);
+			check_queries(arena, &map);
 		}
 		while (map.held_count > 0)
 			give_back(arena, &map, &random);
 		/* Everything is one range again, with the largest clock ever left per lane. */
-		uint64_t start, bytes;
-		assert_true(tci_arena_next_free(arena, 0, &start, &bytes));
+		uint64_t start;
+		struct tci_release release;
+		assert_true(tci_arena_take(arena, map.bytes, &start, &release, NULL));
 		assert_int_equal(start, 0);
-		assert_int_equal(bytes, map.bytes);
+		check_release(&map, 0, map.bytes, &release);
 		tci_arena_free(arena);
 	}
 }
 
-static void take(struct tci_arena *arena, uint64_t offset, uint64_t bytes)
+/* All of an arena that is free as a whole; holes are made by giving parts back. */
+static void take_all(struct tci_arena *arena, uint64_t bytes)
 {
+	uint64_t offset;
 	struct tci_release release;
-	assert_true(tci_arena_take_at(arena, offset, bytes, &release, NULL));
+	assert_true(tci_arena_take(arena, bytes, &offset, &release, NULL));
+	assert_int_equal(offset, 0);
 }
 
 static void put(struct tci_arena *arena, uint64_t offset, uint64_t bytes, uint32_t clock)
@@ -240,7 +216,7 @@ static void test_best_fit_ties(void **state)
 	assert_int_equal(tci_arena_create(1000, LANES, &arena, NULL), TC_OK);
 	struct tci_release release;
 	uint64_t offset;
-	take(arena, 0, 1000);
+	take_all(arena, 1000);
 	put(arena, 500, 40, 1); /* holes: 500+40, 200+40, 800+20 */
 	put(arena, 200, 40, 2);
 	put(arena, 800, 20, 3);
@@ -266,9 +242,11 @@ static void test_release_rules(void **state)
 	assert_true(tci_arena_take(arena, 100, &offset, &release, NULL));
 	assert_int_equal(release.last[0], 0);
 	put(arena, 0, 40, 10); /* lane 0: 10, lane 1: 90 */
-	assert_true(tci_arena_take_at(arena, 10, 10, &release, NULL));
+	assert_true(tci_arena_take(arena, 20, &offset, &release, NULL));
+	assert_int_equal(offset, 0);
 	assert_int_equal(release.last[0], 10);
 	assert_int_equal(release.last[1], 90);
+	put(arena, 0, 10, 5);   /* 10-20 stays taken */
 	put(arena, 60, 40, 70); /* lane 0: 70, lane 1: 30 */
 	put(arena, 40, 20, 50); /* joins 20-40, 40-60, 60-100 */
 	assert_true(tci_arena_take(arena, 80, &offset, &release, NULL));
@@ -277,7 +255,8 @@ static void test_release_rules(void **state)
 	assert_int_equal(release.last[1], 90);
 	assert_true(tci_arena_take(arena, 10, &offset, &release, NULL)); /* untouched by the join */
 	assert_int_equal(offset, 0);
-	assert_int_equal(release.last[0], 10);
+	assert_int_equal(release.last[0], 5);
+	assert_int_equal(release.last[1], 95);
 	tci_arena_free(arena);
 }
 
@@ -294,7 +273,9 @@ static void test_wrong_put_is_refused(void **state)
 	(void)state;
 	struct tci_arena *arena;
 	assert_int_equal(tci_arena_create(100, LANES, &arena, NULL), TC_OK);
-	take(arena, 20, 20);
+	take_all(arena, 100);
+	put(arena, 0, 20, 1);
+	put(arena, 40, 60, 1);
 	expect_refused(arena, 20, 21);
 	expect_refused(arena, 19, 5);
 	expect_refused(arena, 19, 40);
@@ -308,25 +289,26 @@ static void test_wrong_put_is_refused(void **state)
 	tci_arena_free(arena);
 
 	assert_int_equal(tci_arena_create(0, LANES, &arena, NULL), TC_OK);
-	uint64_t offset, bytes;
+	uint64_t offset;
 	struct tci_release release;
 	assert_false(tci_arena_take(arena, 1, &offset, &release, NULL));
-	assert_false(tci_arena_next_free(arena, 0, &offset, &bytes));
 	assert_int_equal(tci_arena_largest_free(arena), 0);
 	tci_arena_free(arena);
 	tci_arena_free(NULL);
 }
 
-/* Offsets far above 4 GiB, and a take at the very end. */
+/* Offsets far above 4 GiB, and a range at the very end. */
 static void test_large_offsets(void **state)
 {
 	(void)state;
 	struct tci_arena *arena;
 	uint64_t all = UINT64_MAX;
 	assert_int_equal(tci_arena_create(all, LANES, &arena, NULL), TC_OK);
+	uint64_t offset;
 	struct tci_release release;
-	assert_true(tci_arena_take_at(arena, all - 7, 7, &release, NULL));
-	assert_false(tci_arena_take_at(arena, all - 8, 2, &release, NULL));
+	take_all(arena, all);
+	put(arena, 0, all - 7, 1);
+	assert_false(tci_arena_take(arena, all - 6, &offset, &release, NULL));
 	assert_int_equal(tci_arena_largest_free(arena), all - 7);
 	put(arena, all - 7, 7, 1);
 	assert_int_equal(tci_arena_largest_free(arena), all);

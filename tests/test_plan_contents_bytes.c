@@ -51,12 +51,6 @@ bool tci_arena_take(struct tci_arena *arena, uint64_t bytes, uint64_t *offset,
 	return true;
 }
 
-bool tci_arena_take_at(struct tci_arena *arena, uint64_t offset, uint64_t bytes,
-                       struct tci_release *release, struct tc_error *error)
-{
-	return tci_arena_take(arena, bytes, &offset, release, error);
-}
-
 enum tc_status tci_arena_put(struct tci_arena *arena, uint64_t offset, uint64_t bytes,
                              const struct tci_release *release, struct tc_error *error)
 {
@@ -76,14 +70,6 @@ uint64_t tci_arena_free_bytes(const struct tci_arena *arena)
 uint64_t tci_arena_largest_free(const struct tci_arena *arena)
 {
 	return arena->bytes - arena->used;
-}
-
-bool tci_arena_next_free(const struct tci_arena *arena, uint64_t offset, uint64_t *start,
-                         uint64_t *bytes)
-{
-	*start = offset;
-	*bytes = arena->bytes - arena->used;
-	return *bytes > 0;
 }
 
 static const char *const policies[] = {"lru",
