@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -21,6 +22,14 @@ static int system_open_at(void *self, int directory, const char *name, int flags
 {
 	(void)self;
 	return result_of(openat(directory, name, flags | O_CLOEXEC, mode));
+}
+
+static int system_link_at(void *self, int file, int directory, const char *name)
+{
+	(void)self;
+	char path[32];
+	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	return result_of(linkat(AT_FDCWD, path, directory, name, AT_SYMLINK_FOLLOW));
 }
 
 static int system_allocate(void *self, int file, uint64_t bytes)
@@ -142,6 +151,7 @@ static int system_ring_result(void *self, bool write, int result)
 
 const struct tci_storage_calls tci_system_calls = {
     .open_at = system_open_at,
+    .link_at = system_link_at,
     .allocate = system_allocate,
     .read = system_read,
     .write = system_write,

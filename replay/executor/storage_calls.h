@@ -18,6 +18,8 @@ struct tci_storage_calls {
 	void *self; /**< first argument of every call */
 	/** openat(); flags get O_CLOEXEC. @return a descriptor */
 	int (*open_at)(void *self, int directory, const char *name, int flags, unsigned mode);
+	/** Give a file that was opened without a name (O_TMPFILE) one that nobody has. */
+	int (*link_at)(void *self, int file, int directory, const char *name);
 	/** Reserve the space of a file (fallocate). */
 	int (*allocate)(void *self, int file, uint64_t bytes);
 	/** pread(), pwrite(). @return bytes transferred, maybe fewer than asked */

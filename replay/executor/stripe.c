@@ -1,5 +1,5 @@
 /**
- * Creating and removing stripe files. Space is reserved first and then written once: reads of
+ * Filling and removing stripe files. Space is reserved first and then written once: reads of
  * reserved but unwritten space never reach the drive, and first writes to it are slower than later
  * ones. What is written is the synthetic content of no tensor, so that a read of a place that
  * nobody wrote never looks right.
@@ -11,14 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tencache/units.h"
 
-#define NAME_TRIES 1000u
-#define LONGEST_POOL_NAME 150
+/** What transfers need before it is known what direct I/O needs. */
+#define SECTOR_BYTES 512u
 
 /** Bytes of content in stripe `index` of `count`: whole stripes in turn, then the rest. */
 static uint64_t bytes_of_stripe(uint64_t pool_bytes, uint32_t index, uint32_t count)
@@ -41,53 +40,6 @@ static enum tc_status open_directory(const struct tci_storage_calls *calls,
 		                    "create it on the drive that is to be used",
 		                    stripe->directory, strerror(-file));
 	stripe->directory_file = file;
-	return TC_OK;
-}
-
-/** The pool's name with everything that could mean something in a path replaced. */
-static void safe_name(const char *name, char safe[LONGEST_POOL_NAME + 1])
-{
-	size_t length = 0;
-	for (; name != NULL && name[length] != '\0' && length < LONGEST_POOL_NAME; length++) {
-		char c = name[length];
-		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-		             (c >= 'A' && c <= 'Z') || (c == '.' && length > 0) || c == '_' ||
-		             c == '=' || c == '-';
-		safe[length] = plain ? c : '_';
-	}
-	safe[length] = '\0';
-}
-
-/** Create a file with a name that nobody has: the serial number counts pools of equal name. */
-static enum tc_status create_file(const struct tci_storage_calls *calls,
-                                  const struct tc_storage_options *options, uint32_t index,
-                                  struct tci_stripe *stripe, struct tc_error *error)
-{
-	char safe[LONGEST_POOL_NAME + 1];
-	int file = -EEXIST;
-	safe_name(options->name, safe);
-	for (unsigned serial = 0; file == -EEXIST && serial < NAME_TRIES; serial++) {
-		(void)snprintf(stripe->name, sizeof stripe->name,
-		               TCI_STRIPE_PREFIX "%s-%ld-%u-%uof%zu" TCI_STRIPE_SUFFIX, safe,
-		               (long)getpid(), serial, index, options->directory_count);
-		file = calls->open_at(calls->self, stripe->directory_file, stripe->name,
-		                      O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-	}
-	if (file < 0)
-		return tc_error_set(error, TC_IO,
-		                    "cannot create %s in %s: %s; the directory must exist and be "
-		                    "writable",
-		                    stripe->name, stripe->directory, strerror(-file));
-	struct stat status;
-	stripe->file = file;
-	if (fstat(file, &status) != 0)
-		return tc_error_set(error, TC_IO, "cannot look at %s in %s: %s", stripe->name,
-		                    stripe->directory, strerror(errno));
-	stripe->device = status.st_dev;
-	stripe->node = status.st_ino;
-	/* Shows others that the owner lives. Where locks do not exist the process number must do.
-	 */
-	(void)flock(file, LOCK_EX | LOCK_NB);
 	return TC_OK;
 }
 
@@ -151,20 +103,6 @@ static enum tc_status write_once(const struct tc_storage_options *options,
 	return TC_OK;
 }
 
-/** The first block goes out at once, so that a file of ours never lies about without it for long.
- */
-static enum tc_status write_header(const struct tc_storage_options *options,
-                                   const struct tci_stripes *stripes, uint32_t index, char *memory,
-                                   struct tc_error *error)
-{
-	struct tci_piece piece = {.memory = memory, .bytes = TCI_BLOCK_BYTES, .stripe = index};
-	int failure;
-	tci_stripe_header(memory, options, index);
-	if (tci_piece_transfer(stripes, true, &piece, &failure) != TCI_DONE)
-		return tci_piece_error(stripes, true, &piece, failure, error);
-	return TC_OK;
-}
-
 /** Turn O_DIRECT on for one file. @return it worked; else the note says why not */
 static bool make_direct(struct tci_stripes *stripes, uint32_t index)
 {
@@ -193,7 +131,6 @@ static bool make_direct(struct tci_stripes *stripes, uint32_t index)
 /** All files or none: times of a pool whose stripes differ would mean nothing. */
 static void choose_direct(const struct tc_storage_options *options, struct tci_stripes *stripes)
 {
-	stripes->alignment = 512;
 	stripes->direct = options->direct;
 	if (!options->direct)
 		(void)snprintf(stripes->direct_note, sizeof stripes->direct_note,
@@ -223,8 +160,7 @@ static enum tc_status open_all(const struct tc_storage_options *options,
 	for (uint32_t i = 0; i < stripes->count; i++) {
 		struct tci_stripe *stripe = &stripes->stripes[i];
 		stripe->bytes = bytes_of_stripe(options->bytes, i, stripes->count);
-		TC_TRY(create_file(stripes->calls, options, i, stripe, error));
-		TC_TRY(write_header(options, stripes, i, memory, error));
+		TC_TRY(tci_stripe_create(options, stripes, i, memory, error));
 		TC_TRY(reserve(stripes->calls, stripe, error));
 	}
 	choose_direct(options, stripes);
@@ -242,6 +178,7 @@ enum tc_status tci_stripes_open(const struct tc_storage_options *options,
 	stripes->calls = calls;
 	stripes->counters = counters;
 	stripes->bytes = options->bytes;
+	stripes->alignment = SECTOR_BYTES;
 	stripes->stripes = tc_alloc_array(options->directory_count, sizeof *stripes->stripes);
 	if (stripes->stripes == NULL)
 		return tc_error_no_memory(error, "the files of an NVMe pool",

@@ -92,6 +92,13 @@ enum tc_status tci_piece_error(const struct tci_stripes *stripes, bool write,
 
 /* ---------------------------------------------------------------- whose files these are */
 
+/**
+ * Create the file of a stripe in its open directory, under a name that nobody has, locked and with
+ * its first block written. @param memory 4,096 bytes, aligned likewise
+ */
+enum tc_status tci_stripe_create(const struct tc_storage_options *options,
+                                 struct tci_stripes *stripes, uint32_t index, char *memory,
+                                 struct tc_error *error);
 /** Write the first block of a stripe file: magic, process, stripe, pool. `block`: 4,096 bytes. */
 void tci_stripe_header(char *block, const struct tc_storage_options *options, uint32_t stripe);
 /**

@@ -1,11 +1,23 @@
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "io_shim.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 
 static int shim_open_at(void *self, int directory, const char *name, int flags, unsigned mode)
 {
-	(void)self;
+	const struct io_shim *shim = self;
+	if ((flags & O_TMPFILE) == O_TMPFILE && shim->nameless_error != 0)
+		return shim->nameless_error;
 	return tci_system_calls.open_at(NULL, directory, name, flags, mode);
+}
+
+static int shim_link_at(void *self, int file, int directory, const char *name)
+{
+	const struct io_shim *shim = self;
+	return shim->link_error != 0 ? shim->link_error
+	                             : tci_system_calls.link_at(NULL, file, directory, name);
 }
 
 static int shim_allocate(void *self, int file, uint64_t bytes)
@@ -61,6 +73,8 @@ static int64_t shim_write(void *self, int file, const void *memory, uint64_t byt
 	struct io_shim *shim = self;
 	if (!is_spoiled(shim, true))
 		return tci_system_calls.write(NULL, file, memory, bytes, offset);
+	if (shim->fault == IO_FAULT_KILL)
+		(void)raise(SIGKILL);
 	if (shim->fault == IO_FAULT_ERROR)
 		return shim->error;
 	uint64_t claimed = spoiled_bytes(shim, bytes), part = movable(claimed);
@@ -171,6 +185,7 @@ void io_shim_init(struct io_shim *shim)
 	        {
 	            .self = shim,
 	            .open_at = shim_open_at,
+	            .link_at = shim_link_at,
 	            .allocate = shim_allocate,
 	            .read = shim_read,
 	            .write = shim_write,

@@ -16,7 +16,8 @@ enum io_fault {
 	IO_FAULT_NONE,
 	IO_FAULT_ERROR, /**< the transfer returns `error` */
 	IO_FAULT_SHORT, /**< it moves less than asked: `short_bytes` */
-	IO_FAULT_END    /**< it returns 0, as at the end of a file */
+	IO_FAULT_END,   /**< it returns 0, as at the end of a file */
+	IO_FAULT_KILL   /**< a write: the process is killed before it (SIGKILL) */
 };
 
 struct io_shim {
@@ -34,7 +35,7 @@ struct io_shim {
 	_Atomic uint64_t transfers, spoiled;
 
 	/* A negative errno each, 0: the operating system decides. */
-	int allocate_error, direct_error, remove_error;
+	int nameless_error, link_error, allocate_error, direct_error, remove_error;
 	int ring_error, ring_files_error, ring_table_error, ring_memory_error;
 	uint32_t alignment;     /**< said to be needed for direct I/O; 0: ask */
 	uint64_t free_bytes;    /**< said to be free; UINT64_MAX: ask */
