@@ -177,6 +177,25 @@ static void test_safe_everywhere(void **state)
 	tc_machine_free(machine);
 }
 
+/**
+ * A read that no request announced leaves the host copy where it is, so that the host pool's victim
+ * may be on the GPU as well; there it was taken for one that has to go to the drive from the GPU.
+ */
+static void test_host_victim_on_the_gpu(void **state)
+{
+	(void)state;
+	uint64_t seed = 316, random = seed;
+	struct tc_machine *machine = plan_case_machine(NULL);
+	struct plan_case plan = random_case(seed, machine, &random);
+	plan.policy = "10cache:slack=1:a-gpu=1.3:x-cpu=0:" TIGHT_HOST;
+	plan_case_override(machine, "gpu-memory", UINT64_C(1075115137));
+	struct outcome outcome = plan_and_check(&plan, seed);
+	assert_int_equal(outcome.status, TC_OK);
+	assert_true(outcome.notes.read_misses > 0);
+	tc_trace_free((struct tc_trace *)(uintptr_t)plan.trace);
+	tc_machine_free(machine);
+}
+
 /* ---------------------------------------------------------------- feasible or not */
 
 static const char *const demand_policies[] = {"lru",
@@ -410,6 +429,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_safe_everywhere),
+	    cmocka_unit_test(test_host_victim_on_the_gpu),
 	    cmocka_unit_test(test_feasible_exactly_from_largest_need),
 	    cmocka_unit_test(test_repack),
 	    cmocka_unit_test(test_belady_fetches_no_more_than_lru),

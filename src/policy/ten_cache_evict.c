@@ -1,6 +1,8 @@
 /*
  * What a fetch and an eviction do (10cache-spec 2.8). Caching is exclusive: a parameter lies in a
  * GPU buffer or in a host buffer; only what has a valid file on NVMe is forgotten without a copy.
+ * A read that no request announced is the exception: the planner serves it and leaves the host copy
+ * where it is.
  */
 #include "ten_cache.h"
 
@@ -18,6 +20,10 @@ static enum tc_status tci_spill_one(struct tci_ten_cache *cache, struct tc_plann
 		    (unsigned long long)cache->classes[class].bytes);
 	struct tc_move_options options = TC_MOVE(TC_WHY_VICTIM);
 	bool moved;
+	if (tc_plan_has(planner, victim, TC_GPU) && tc_plan_copy(planner, victim, TC_GPU).latest) {
+		tci_ten_cache_leaves_host(cache, victim);
+		return tc_plan_drop(planner, victim, TC_CPU, error);
+	}
 	if (cache->rewrite_clean && tc_plan_has(planner, victim, TC_NVME))
 		TC_TRY(tc_plan_drop(planner, victim, TC_NVME, error));
 	options.keep_source = false;
@@ -41,6 +47,8 @@ enum tc_status tci_ten_cache_evict(struct tci_ten_cache *cache, struct tc_planne
 	if (!tc_plan_has(planner, tensor, TC_GPU))
 		return TC_OK; /* its fetch was put off and is not needed any more */
 	if (cache->home_is_nvme[tensor] && tc_plan_copy(planner, tensor, TC_NVME).latest)
+		return tc_plan_drop(planner, tensor, TC_GPU, error);
+	if (tc_plan_has(planner, tensor, TC_CPU) && tc_plan_copy(planner, tensor, TC_CPU).latest)
 		return tc_plan_drop(planner, tensor, TC_GPU, error);
 	if (tc_plan_class_free(planner, cache->cpu_pool, cache->classes[class].bytes) == 0)
 		TC_TRY(tci_spill_one(cache, planner, class, error));
