@@ -107,6 +107,17 @@ static void test_scarce_always(void **state)
 	ASSERT_GPU(0, 2, 0, 1);
 }
 
+/** Nothing runs with fewer buffers than a step needs at once, so counts never scale below that. */
+static void test_least(void **state)
+{
+	(void)state;
+	static const struct tci_size_class classes[] = {{.bytes = 512, .tensors = 40, .least = 2},
+	                                                {.bytes = 4096, .tensors = 30, .least = 1}};
+	/* 40 x 1/100 = 0.4 and 30 x 1/100 = 0.3 round to none; 40 x 1/10 = 4, 30 x 1/10 = 3. */
+	ASSERT_GPU((40 * 512 + 30 * 4096) / 100, 2, 1);
+	ASSERT_GPU((40 * 512 + 30 * 4096) / 10, 4, 3);
+}
+
 /** The scarce size is a multiple of the donor's: r of its buffers make one. */
 static void test_correction_larger(void **state)
 {
@@ -303,6 +314,7 @@ int main(void)
 	    cmocka_unit_test(test_opt67),
 	    cmocka_unit_test(test_rounding),
 	    cmocka_unit_test(test_scarce_always),
+	    cmocka_unit_test(test_least),
 	    cmocka_unit_test(test_correction_larger),
 	    cmocka_unit_test(test_correction_smaller),
 	    cmocka_unit_test(test_correction_leaves_alone),

@@ -17,6 +17,7 @@ struct tci_size_class {
 	uint64_t elements;
 	uint64_t tensors;        /**< c(s): distinct tensors, or accesses with hist=accesses */
 	uint64_t gpu, cpu, fp32; /**< buffers: g(s), h(s), o(s) */
+	uint64_t least;          /**< that must be on the GPU at once: with fewer nothing runs */
 };
 
 /** One optimizer unit: the ops of one optimizer event. */
@@ -77,9 +78,11 @@ struct tci_ten_cache {
 };
 
 /* ten_cache_counts.c */
-/** Classes and c(s) from the table; largest sizes. */
+/** Classes, c(s) and what must be on the GPU at once from the table; largest sizes. */
 enum tc_status tci_ten_cache_classes(struct tci_ten_cache *cache, struct tc_planner *planner,
                                      struct tc_error *error);
+/** Rows of the largest module. */
+uint32_t tci_ten_cache_largest_module(const struct tc_steps *steps);
 /** The count rule and correction of each pool (10cache-spec 2.3), or the counts of a parameter. */
 enum tc_status tci_ten_cache_count_gpu(struct tci_ten_cache *cache, struct tc_planner *planner,
                                        uint64_t budget, struct tc_error *error);

@@ -47,6 +47,79 @@ static enum tc_status tci_class_add(struct tci_ten_cache *cache, const struct tc
 	return TC_OK;
 }
 
+uint32_t tci_ten_cache_largest_module(const struct tc_steps *steps)
+{
+	uint32_t largest = 1;
+	for (uint32_t r = 0; r < steps->request_count; r++)
+		if (steps->requests[r].row_count > largest)
+			largest = steps->requests[r].row_count;
+	return largest;
+}
+
+/** Tensors of each class that are wanted at once; a tensor counts once for each `round`. */
+struct tci_class_tally {
+	struct tci_ten_cache *cache;
+	uint32_t round;         /**< from 1 */
+	uint32_t *tensor_round; /**< the last round that counted a tensor */
+	uint32_t *class_round;
+	uint64_t *class_count; /**< in that round */
+};
+
+static void tci_tally(struct tci_class_tally *tally, struct tc_ids ids)
+{
+	struct tci_ten_cache *cache = tally->cache;
+	for (uint32_t i = 0; i < ids.count; i++) {
+		uint32_t t = ids.items[i], class = cache->class_of[t];
+		if (class == TC_NONE || cache->stays[t] || tally->tensor_round[t] == tally->round)
+			continue;
+		tally->tensor_round[t] = tally->round;
+		if (tally->class_round[class] != tally->round)
+			tally->class_count[class] = 0;
+		tally->class_round[class] = tally->round;
+		if (++tally->class_count[class] > cache->classes[class].least)
+			cache->classes[class].least = tally->class_count[class];
+	}
+}
+
+/**
+ * With fewer buffers than a step holds at once of a class, nothing could run, and with fewer than
+ * the first rows (as many as the largest module has) take, the window would be too small. A scaled
+ * count may round to less, down to none.
+ */
+static enum tc_status tci_least_counts(struct tci_ten_cache *cache,
+                                       const struct tc_planner *planner, struct tc_error *error)
+{
+	const struct tc_steps *steps = tc_plan_steps(planner);
+	size_t tensors = (size_t)tc_plan_trace(planner)->tensor_count + 1;
+	uint32_t first_rows = tci_ten_cache_largest_module(steps);
+	struct tci_class_tally tally = {
+	    .cache = cache,
+	    .round = 1,
+	    .tensor_round = tc_alloc_array(tensors, sizeof(uint32_t)),
+	    .class_round = tc_alloc_array(cache->class_count + 1, sizeof(uint32_t)),
+	    .class_count = tc_alloc_array(cache->class_count + 1, sizeof(uint64_t))};
+	bool enough =
+	    tally.tensor_round != NULL && tally.class_round != NULL && tally.class_count != NULL;
+	if (enough)
+		tci_tally(&tally, (struct tc_ids){cache->table, first_rows < cache->forward_rows
+		                                                    ? first_rows
+		                                                    : cache->forward_rows});
+	for (uint32_t s = 0; enough && s < steps->step_count; s++) {
+		const struct tc_step *step = &steps->steps[s];
+		if (step->phase == TC_OPTIMIZER)
+			continue; /* runs on the CPU */
+		tally.round++;
+		tci_tally(&tally, step->requested);
+		tci_tally(&tally, step->unpacks);
+		tci_tally(&tally, step->reads);
+		tci_tally(&tally, step->writes);
+	}
+	free(tally.tensor_round);
+	free(tally.class_round);
+	free(tally.class_count);
+	return enough ? TC_OK : tc_error_no_memory(error, "size classes", tensors);
+}
+
 enum tc_status tci_ten_cache_classes(struct tci_ten_cache *cache, struct tc_planner *planner,
                                      struct tc_error *error)
 {
@@ -71,7 +144,7 @@ enum tc_status tci_ten_cache_classes(struct tci_ten_cache *cache, struct tc_plan
 		if (cache->stays[t])
 			TC_TRY(tci_class_add(cache, planner, t, &capacity, error));
 	}
-	return TC_OK;
+	return tci_least_counts(cache, planner, error);
 }
 
 /* ---------------------------------------------------------------- the rule */
@@ -250,18 +323,28 @@ static const struct tc_policy_value *tci_given(const struct tc_planner *planner,
 	return value == NULL || value->is_auto ? NULL : value;
 }
 
+static void tci_raise_to_least(struct tci_ten_cache *cache)
+{
+	for (size_t i = 0; i < cache->class_count; i++)
+		if (cache->classes[i].gpu < cache->classes[i].least)
+			cache->classes[i].gpu = cache->classes[i].least;
+}
+
 enum tc_status tci_ten_cache_count_gpu(struct tci_ten_cache *cache, struct tc_planner *planner,
                                        uint64_t budget, struct tc_error *error)
 {
 	const struct tc_policy_value *given = tci_given(planner, "gpu-buffers");
 	if (given != NULL)
 		return tci_given_counts(cache, "gpu-buffers", given, tci_field_gpu, error);
-	if (!tc_plan_value(planner, "resident")->is_auto)
-		return tci_ten_cache_logical_counts(cache, planner, error);
-	bool scarce = false;
-	TC_TRY(tci_scale(cache, tci_field_gpu, budget, tci_cap_tensors, 0, &scarce, error));
-	if (scarce)
-		tci_ratio_fix(cache, tci_field_gpu);
+	if (!tc_plan_value(planner, "resident")->is_auto) {
+		TC_TRY(tci_ten_cache_logical_counts(cache, planner, error));
+	} else {
+		bool scarce = false;
+		TC_TRY(tci_scale(cache, tci_field_gpu, budget, tci_cap_tensors, 0, &scarce, error));
+		if (scarce)
+			tci_ratio_fix(cache, tci_field_gpu);
+	}
+	tci_raise_to_least(cache);
 	return TC_OK;
 }
 
@@ -289,5 +372,10 @@ enum tc_status tci_ten_cache_count_cpu(struct tci_ten_cache *cache, struct tc_pl
 	                 tc_plan_number(planner, "x-cpu"), &scarce, error));
 	if (scarce)
 		tci_ratio_fix(cache, tci_field_cpu);
+	/* What leaves the GPU goes to a host buffer, and on from there where it cannot stay. A
+	 * count may round to none, and be capped to none with x-cpu=0. */
+	for (size_t i = 0; i < cache->class_count; i++)
+		if (cache->classes[i].cpu == 0)
+			cache->classes[i].cpu = 1;
 	return TC_OK;
 }

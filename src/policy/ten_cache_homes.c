@@ -170,26 +170,29 @@ static enum tc_status tci_gpu_pool(struct tci_ten_cache *cache, struct tc_planne
 		    budget == wanted ? "free GPU memory / a-gpu" : "what activations leave");
 	TC_TRY(tci_class_pool(cache, planner, TC_GPU, "fp16-gpu", true, &cache->gpu_pool, error));
 	tc_plan_default_pool(planner, TC_GPU, cache->gpu_pool);
+	for (size_t i = 0; i < cache->class_count; i++) {
+		const struct tci_size_class *class = &cache->classes[i];
+		if (class->gpu < class->least)
+			return tc_error_set(
+			    error, TC_INFEASIBLE,
+			    "10cache:gpu-buffers= has %llu buffers of %llu bytes, but %llu "
+			    "parameters of that size must be on the GPU at once: give at least "
+			    "%llux%llu",
+			    (unsigned long long)class->gpu, (unsigned long long)class->bytes,
+			    (unsigned long long)class->least, (unsigned long long)class->bytes,
+			    (unsigned long long)class->least);
+	}
 	return TC_OK;
 }
 
 /* ---------------------------------------------------------------- homes of the parameters */
-
-static uint32_t tci_largest_module_rows(const struct tc_steps *steps)
-{
-	uint32_t largest = 1;
-	for (uint32_t r = 0; r < steps->request_count; r++)
-		if (steps->requests[r].row_count > largest)
-			largest = steps->requests[r].row_count;
-	return largest;
-}
 
 /** How many forward rows may live on the GPU at most. */
 static enum tc_status tci_row_limit(struct tci_ten_cache *cache, struct tc_planner *planner,
                                     uint32_t *limit, struct tc_error *error)
 {
 	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
-	uint32_t largest = tci_largest_module_rows(tc_plan_steps(planner));
+	uint32_t largest = tci_ten_cache_largest_module(tc_plan_steps(planner));
 	uint64_t buffers = 0, slack = tc_plan_number(planner, "slack"), rows;
 	for (size_t i = 0; i < cache->class_count; i++)
 		buffers += cache->classes[i].gpu;
@@ -225,7 +228,7 @@ static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_plann
 		cache->home_is_gpu[t] = true;
 	}
 	cache->resident = row;
-	uint32_t largest = tci_largest_module_rows(tc_plan_steps(planner));
+	uint32_t largest = tci_ten_cache_largest_module(tc_plan_steps(planner));
 	const struct tc_policy_value *resident = tc_plan_value(planner, "resident");
 	if (row >= largest && (resident->is_auto || row == limit))
 		return TC_OK;
@@ -235,6 +238,37 @@ static enum tc_status tci_place_gpu(struct tci_ten_cache *cache, struct tc_plann
 	    "but %u are needed; more --gpu-memory, a smaller batch, or other "
 	    "gpu-buffers= would help",
 	    row, resident->is_auto ? largest : limit);
+}
+
+/** A machine without a drive needs a host buffer for all that is not on the GPU. */
+static enum tc_status tci_no_host_buffer(const struct tci_ten_cache *cache,
+                                         const struct tc_planner *planner, uint32_t tensor,
+                                         struct tc_error *error)
+{
+	const struct tci_size_class *class = &cache->classes[cache->class_of[tensor]];
+	uint64_t extra = tc_plan_number(planner, "x-cpu"), enough = 0;
+	uint64_t most = (class->tensors > class->gpu ? class->tensors - class->gpu : 0) + extra;
+	for (size_t i = 0; i < cache->class_count; i++)
+		if (cache->classes[i].gpu > enough)
+			enough = cache->classes[i].gpu;
+	if (class->cpu >= most && tc_plan_value(planner, "cpu-buffers")->is_auto)
+		return tc_error_set(error, TC_INFEASIBLE,
+		                    "the CPU pool of 10cache has no buffer for parameter \"%s\" "
+		                    "and machine %s has no "
+		                    "NVMe: it has buffers for what finds none in the GPU pool and "
+		                    "%llu more of each "
+		                    "size, and the GPU pool has buffers that stay empty (more GPU "
+		                    "memory makes more of "
+		                    "them); x-cpu=%llu would help",
+		                    tc_plan_trace(planner)->tensors[tensor].name,
+		                    tc_plan_machine(planner)->name, (unsigned long long)extra,
+		                    (unsigned long long)enough);
+	return tc_error_set(
+	    error, TC_INFEASIBLE,
+	    "the CPU pool of 10cache has no buffer for parameter \"%s\" and machine "
+	    "%s has no NVMe; more --cpu-memory, a smaller a-cpu= or cpu-buffers= would "
+	    "help",
+	    tc_plan_trace(planner)->tensors[tensor].name, tc_plan_machine(planner)->name);
 }
 
 static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_planner *planner,
@@ -256,13 +290,7 @@ static enum tc_status tci_place_below(struct tci_ten_cache *cache, struct tc_pla
 			continue;
 		}
 		if (!cache->has_nvme)
-			return tc_error_set(
-			    error, TC_INFEASIBLE,
-			    "the CPU pool of 10cache has no buffer for parameter \"%s\" and "
-			    "machine %s has no NVMe; more --cpu-memory, a smaller a-cpu= "
-			    "or cpu-buffers= would help",
-			    tc_plan_trace(planner)->tensors[t].name,
-			    tc_plan_machine(planner)->name);
+			return tci_no_host_buffer(cache, planner, t, error);
 		TC_TRY(tci_place_at_home(planner, t, cache->nvme_pool, TC_NVME, error));
 		cache->home_is_nvme[t] = true;
 	}
