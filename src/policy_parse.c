@@ -283,6 +283,7 @@ enum tc_status tci_policy_parse_in(const struct tc_policy *const *table, size_t 
 		return tc_error_no_memory(error, "a policy's parameters", length);
 	}
 	result->policy = policy;
+	result->value_count = n;
 	result->values = (struct tc_policy_value *)(void *)(result + 1);
 	char *work = (char *)(result->values + n);
 	result->text = work + length + 1;
@@ -317,7 +318,8 @@ enum tc_status tc_policy_parse(const char *text, struct tc_policy_choice **choic
 
 void tc_policy_choice_free(struct tc_policy_choice *choice)
 {
-	for (size_t i = 0; choice != NULL && i < choice->policy->parameter_count; ++i)
+	/* The policy may be gone. */
+	for (size_t i = 0; choice != NULL && i < choice->value_count; ++i)
 		free(choice->values[i].sizes);
 	free(choice);
 }

@@ -126,6 +126,7 @@ enum tc_status tc_policy_find(const char *name, const struct tc_policy **policy,
 struct tc_policy_choice {
 	const struct tc_policy *policy;
 	struct tc_policy_value *values; /**< parallel to policy->parameters */
+	size_t value_count;
 	char *text; /**< canonical: name and every parameter that was given, in table order */
 };
 
