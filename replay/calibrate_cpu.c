@@ -2,8 +2,8 @@
  * @file calibrate_cpu.c
  * What the cores do together: AdamW as the replayer runs it, a conversion from float32 to bfloat16,
  * and the triad a = b + s x c, whose bandwidth is what is called the memory's (McCalpin, STREAM: 24
- * bytes an element). Each works on more than the caches hold; pages are touched by the thread that
- * uses them.
+ * bytes an element). Each works on more than the caches hold, in memory of the kind that the
+ * optimizer works on in replays: small pages would halve its rate.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -41,6 +41,8 @@ struct cpu_crew {
 	struct cpu_thread *threads;
 	uint32_t count;
 	struct tci_clockwork *clockwork;
+	const struct tci_calibration *calibration;
+	void *device; /**< gives the memory */
 	const struct cpu_work *work;
 };
 
@@ -152,6 +154,7 @@ static enum tc_status open_crew(struct cpu_crew *crew, struct tci_calibration *c
 	    .threads = tc_alloc_array(calibration->cores, sizeof *crew->threads),
 	    .count = calibration->cores,
 	    .clockwork = &calibration->clockwork,
+	    .calibration = calibration,
 	};
 	if (crew->threads == NULL)
 		return tc_error_no_memory(error, "threads", calibration->cores);
@@ -185,66 +188,66 @@ static enum tc_status measure_work(struct cpu_crew *crew, struct cpu_work *work,
 	return TC_OK;
 }
 
-static void clear_work(struct cpu_work *work)
+/** Arrays one behind the other in memory that the optimizer of a replay works on, too: pinned. */
+static enum tc_status allocate(struct cpu_crew *crew, uint64_t bytes, unsigned char **memory,
+                               struct tc_error *error)
 {
-	free(work->master);
-	free(work->gradient);
-	free(work->exp_avg);
-	free(work->exp_avg_sq);
-	free(work->a);
-	free(work->b);
-	free(work->c);
-	free(work->half);
+	void *pages;
+	TC_TRY(
+	    crew->calibration->device->allocate(crew->device, TC_CPU, true, bytes, &pages, error));
+	*memory = pages;
+	return TC_OK;
+}
+
+static void release(struct cpu_crew *crew, unsigned char *memory, uint64_t bytes)
+{
+	crew->calibration->device->release(crew->device, memory, bytes);
 }
 
 static enum tc_status measure_adam(struct cpu_crew *crew, uint64_t elements,
                                    struct tci_measured *measured, struct tc_error *error)
 {
+	uint64_t array = elements * sizeof(float);
+	unsigned char *memory;
+	TC_TRY(allocate(crew, 4 * array, &memory, error));
 	struct cpu_work work = {.elements = elements,
-	                        .master = tc_alloc_array(elements, sizeof(float)),
-	                        .gradient = tc_alloc_array(elements, sizeof(float)),
-	                        .exp_avg = tc_alloc_array(elements, sizeof(float)),
-	                        .exp_avg_sq = tc_alloc_array(elements, sizeof(float))};
-	enum tc_status status = TC_NO_MEMORY;
-	if (work.master == NULL || work.gradient == NULL || work.exp_avg == NULL ||
-	    work.exp_avg_sq == NULL)
-		(void)tc_error_no_memory(error, "parameters and their state", 16 * elements);
-	else
-		status = measure_work(crew, &work, adam_part, 1, "AdamW", measured, error);
-	clear_work(&work);
+	                        .master = (float *)(void *)memory,
+	                        .gradient = (float *)(void *)(memory + array),
+	                        .exp_avg = (float *)(void *)(memory + 2 * array),
+	                        .exp_avg_sq = (float *)(void *)(memory + 3 * array)};
+	enum tc_status status = measure_work(crew, &work, adam_part, 1, "AdamW", measured, error);
+	release(crew, memory, 4 * array);
 	return status;
 }
 
 static enum tc_status measure_triad(struct cpu_crew *crew, uint64_t elements,
                                     struct tci_measured *measured, struct tc_error *error)
 {
+	uint64_t array = elements * sizeof(double);
+	unsigned char *memory;
+	TC_TRY(allocate(crew, 3 * array, &memory, error));
 	struct cpu_work work = {.elements = elements,
-	                        .a = tc_alloc_array(elements, sizeof(double)),
-	                        .b = tc_alloc_array(elements, sizeof(double)),
-	                        .c = tc_alloc_array(elements, sizeof(double))};
-	enum tc_status status = TC_NO_MEMORY;
-	if (work.a == NULL || work.b == NULL || work.c == NULL)
-		(void)tc_error_no_memory(error, "arrays of the triad", 24 * elements);
-	else
-		status = measure_work(crew, &work, triad_part, TRIAD_BYTES, "memory bandwidth",
-		                      measured, error);
-	clear_work(&work);
+	                        .a = (double *)(void *)memory,
+	                        .b = (double *)(void *)(memory + array),
+	                        .c = (double *)(void *)(memory + 2 * array)};
+	enum tc_status status =
+	    measure_work(crew, &work, triad_part, TRIAD_BYTES, "memory bandwidth", measured, error);
+	release(crew, memory, 3 * array);
 	return status;
 }
 
 static enum tc_status measure_conversion(struct cpu_crew *crew, uint64_t elements,
                                          struct tci_measured *measured, struct tc_error *error)
 {
+	uint64_t source = elements * sizeof(float), bytes = source + elements * sizeof(uint16_t);
+	unsigned char *memory;
+	TC_TRY(allocate(crew, bytes, &memory, error));
 	struct cpu_work work = {.elements = elements,
-	                        .master = tc_alloc_array(elements, sizeof(float)),
-	                        .half = tc_alloc_array(elements, sizeof(uint16_t))};
-	enum tc_status status = TC_NO_MEMORY;
-	if (work.master == NULL || work.half == NULL)
-		(void)tc_error_no_memory(error, "arrays to convert", 6 * elements);
-	else
-		status = measure_work(crew, &work, convert_part, CONVERT_BYTES, "conversion",
-		                      measured, error);
-	clear_work(&work);
+	                        .master = (float *)(void *)memory,
+	                        .half = (uint16_t *)(void *)(memory + source)};
+	enum tc_status status =
+	    measure_work(crew, &work, convert_part, CONVERT_BYTES, "conversion", measured, error);
+	release(crew, memory, bytes);
 	return status;
 }
 
@@ -254,13 +257,17 @@ enum tc_status tci_measure_cpu(struct tci_calibration *calibration, struct tc_er
 	struct cpu_crew crew;
 	TC_TRY(open_crew(&crew, calibration, error));
 	tci_stage_begin(&calibration->clockwork, TCI_STAGE_CPU, 3);
-	enum tc_status status =
-	    measure_triad(&crew, TRIAD_ELEMENTS / divisor, &calibration->dram, error);
+	enum tc_status status = calibration->device->create(
+	    1, tci_clockwork_ps, &calibration->clockwork, &crew.device, error);
+	if (status == TC_OK)
+		status = measure_triad(&crew, TRIAD_ELEMENTS / divisor, &calibration->dram, error);
 	if (status == TC_OK)
 		status = measure_adam(&crew, ADAM_ELEMENTS / divisor, &calibration->adam, error);
 	if (status == TC_OK)
 		status = measure_conversion(&crew, CONVERT_ELEMENTS / divisor, &calibration->stream,
 		                            error);
+	if (crew.device != NULL)
+		calibration->device->destroy(crew.device);
 	free(crew.threads);
 	return status;
 }
