@@ -222,17 +222,26 @@ static void wrong_block_test(void **state)
 	tc_content_hashes_free(hashes);
 }
 
-/* Sampling looks at the ends always, and at every block within eight versions. */
-static void sampling_covers_all_blocks_test(void **state)
+static void take_note(struct tc_content_hashes *hashes, uint64_t version, enum tc_verify how,
+                      const void *memory, uint64_t bytes)
 {
-	(void)state;
+	struct tc_content_note *note;
+	assert_int_equal(tc_content_note_begin(version, bytes, how, &note, NULL), TC_OK);
+	for (uint64_t at = 0; at < bytes; at += 256 * KIB) /* in any order: from behind */
+		tc_content_note_hash(note, memory, bytes - 256 * KIB - at, 256 * KIB);
+	assert_int_equal(tc_content_note_keep(hashes, 8, note, NULL), TC_OK);
+}
+
+/* Sampling looks at the ends always, and at every block within eight versions, whether all blocks
+ * were hashed or only those. */
+static void sampling_covers_all_blocks(enum tc_verify noted)
+{
 	const uint64_t block = 64 * KIB, blocks = 32, bytes = blocks * block;
 	struct tc_content_hashes *hashes = new_hashes();
 	unsigned char *memory = filled(8, 1, 0, bytes);
 	unsigned seen[32] = {0};
 	for (uint64_t version = 0; version < 8; version++) {
-		assert_int_equal(tc_content_remember(hashes, 8, version, memory, bytes, NULL),
-		                 TC_OK);
+		take_note(hashes, version, noted, memory, bytes);
 		for (uint64_t k = 0; k < blocks; k++) {
 			bool known;
 			memory[k * block + 7] ^= 1;
@@ -246,8 +255,22 @@ static void sampling_covers_all_blocks_test(void **state)
 	assert_int_equal(seen[31], 8);
 	for (unsigned k = 1; k < 31; k++)
 		assert_int_equal(seen[k], 1);
+	/* Of blocks 2 and 3, neither is an eighth of version 7: seen at the edge, or not noted. */
+	bool known;
+	memory[2 * block] ^= 1;
+	assert_true(tc_content_check_hashes(hashes, 8, 7, memory + 2 * block, 2 * block, 2 * block,
+	                                    TC_VERIFY_SAMPLE, &known) ==
+	            (noted == TC_VERIFY_FULL ? 2 * block : UINT64_MAX));
+	assert_true(known);
 	free(memory);
 	tc_content_hashes_free(hashes);
+}
+
+static void sampling_covers_all_blocks_test(void **state)
+{
+	(void)state;
+	sampling_covers_all_blocks(TC_VERIFY_FULL);
+	sampling_covers_all_blocks(TC_VERIFY_SAMPLE);
 }
 
 /* Versions: synthetic before the first that was computed; the two newest are known; all others are

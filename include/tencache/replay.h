@@ -240,7 +240,8 @@ enum tc_status tc_content_remember(struct tc_content_hashes *hashes, uint32_t te
  * kept is dropped with free().
  */
 struct tc_content_note;
-enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes,
+/** @param how with `sample` only the first and last block and an eighth of the others are hashed */
+enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes, enum tc_verify how,
                                      struct tc_content_note **note, struct tc_error *error);
 /** @param memory the whole tensor @param offset of the range: whole 64 KiB blocks, but for the end */
 void tc_content_note_hash(struct tc_content_note *note, const void *memory, uint64_t offset,
@@ -253,7 +254,8 @@ enum tc_status tc_content_note_keep(struct tc_content_hashes *hashes, uint32_t t
  * versions: the content is synthetic. A later version than the first remembered one that is neither
  * of the two newest is wrong (`offset`): nobody can have computed it by now, or it is forgotten.
  * Looks at 64 KiB blocks of the tensor that lie wholly in the range, and returns the start of the
- * first wrong one; `sample` hashes the outer ones and an eighth of the others, others per version.
+ * first wrong one; `sample` looks at the outer ones of the range and an eighth of the others, others
+ * per version, as far as the note has hashes of them.
  */
 uint64_t tc_content_check_hashes(const struct tc_content_hashes *hashes, uint32_t tensor,
                                  uint64_t version, const void *memory, uint64_t offset,

@@ -16,6 +16,8 @@
 #define BATCH_BYTES (BATCH_WORDS * WORD_BYTES)
 #define SAMPLE_BLOCK_BYTES 4096ull
 #define SAMPLE_BYTES 64ull
+/** Samples lie in different pages, where the processor fetches nothing ahead by itself. */
+#define SAMPLES_AHEAD_BYTES (8 * SAMPLE_BLOCK_BYTES)
 
 /** Finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that spreads every bit. */
 static uint64_t spread(uint64_t value)
@@ -95,16 +97,18 @@ static uint64_t check_range(const unsigned char *memory, uint64_t seed, uint64_t
 		bytes -= BATCH_BYTES;
 		start += BATCH_WORDS * GOLDEN;
 	}
-	while (bytes > 0) {
-		uint64_t word = mix(start);
-		size_t part = bytes < WORD_BYTES ? (size_t)bytes : (size_t)WORD_BYTES;
-		if (memcmp(memory, &word, part) != 0)
-			return offset + first_difference(memory, &word, part);
-		memory += part;
-		offset += part;
-		bytes -= part;
-		start += GOLDEN;
+	for (; bytes >= WORD_BYTES; start += GOLDEN) {
+		uint64_t word = mix(start), found;
+		memcpy(&found, memory, sizeof found);
+		if (found != word)
+			return offset + first_difference(memory, &word, WORD_BYTES);
+		memory += WORD_BYTES;
+		offset += WORD_BYTES;
+		bytes -= WORD_BYTES;
 	}
+	uint64_t word = mix(start);
+	if (bytes > 0 && memcmp(memory, &word, (size_t)bytes) != 0)
+		return offset + first_difference(memory, &word, bytes);
 	return UINT64_MAX;
 }
 
@@ -143,8 +147,11 @@ void tc_content_stamp(void *memory, uint32_t tensor, uint64_t version, uint64_t 
 {
 	uint64_t seed = seed_of(tensor, version), end = offset + bytes, part;
 	unsigned char *base = memory;
-	for (uint64_t at = offset; next_sample(&at, end, &part); at += part)
+	for (uint64_t at = offset; next_sample(&at, end, &part); at += part) {
+		if (end - at > SAMPLES_AHEAD_BYTES)
+			__builtin_prefetch(base + (at - offset) + SAMPLES_AHEAD_BYTES, 1);
 		fill_range(base + (at - offset), seed, at, part);
+	}
 }
 
 uint64_t tc_content_check(const void *memory, uint32_t tensor, uint64_t version, uint64_t offset,
@@ -157,6 +164,8 @@ uint64_t tc_content_check(const void *memory, uint32_t tensor, uint64_t version,
 	if (how == TC_VERIFY_FULL)
 		return check_range(base, seed, offset, bytes);
 	for (uint64_t at = offset; next_sample(&at, end, &part); at += part) {
+		if (end - at > SAMPLES_AHEAD_BYTES)
+			__builtin_prefetch(base + (at - offset) + SAMPLES_AHEAD_BYTES, 0);
 		uint64_t wrong = check_range(base + (at - offset), seed, at, part);
 		if (wrong != UINT64_MAX)
 			return wrong;

@@ -23,6 +23,7 @@
 struct tc_content_note {
 	uint64_t version, bytes;
 	uint32_t users;
+	bool whole; /**< every block has its hash, else those that is_sampled() names */
 	uint64_t blocks[];
 };
 
@@ -145,7 +146,13 @@ static uint64_t hash_block(const void *memory, uint64_t total, uint64_t block)
 	return XXH64((const char *)memory + start, (size_t)bytes, block);
 }
 
-enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes,
+static bool is_sampled(const struct tc_content_note *note, uint64_t block)
+{
+	return block == 0 || block + 1 == block_count(note->bytes) ||
+	       (block + note->version) % SAMPLE_EVERY == 0;
+}
+
+enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes, enum tc_verify how,
                                      struct tc_content_note **note, struct tc_error *error)
 {
 	uint64_t count = block_count(bytes), size;
@@ -160,6 +167,7 @@ enum tc_status tc_content_note_begin(uint64_t version, uint64_t bytes,
 	made->version = version;
 	made->bytes = bytes;
 	made->users = 1;
+	made->whole = how == TC_VERIFY_FULL;
 	return TC_OK;
 }
 
@@ -168,7 +176,8 @@ void tc_content_note_hash(struct tc_content_note *note, const void *memory, uint
 {
 	uint64_t last = block_count(offset + bytes);
 	for (uint64_t k = offset / HASH_BLOCK_BYTES; k < last; k++)
-		note->blocks[k] = hash_block(memory, note->bytes, k);
+		if (note->whole || is_sampled(note, k))
+			note->blocks[k] = hash_block(memory, note->bytes, k);
 }
 
 enum tc_status tc_content_note_keep(struct tc_content_hashes *hashes, uint32_t tensor,
@@ -189,7 +198,7 @@ enum tc_status tc_content_remember(struct tc_content_hashes *hashes, uint32_t te
                                    struct tc_error *error)
 {
 	struct tc_content_note *note;
-	TC_TRY(tc_content_note_begin(version, bytes, &note, error));
+	TC_TRY(tc_content_note_begin(version, bytes, TC_VERIFY_FULL, &note, error));
 	tc_content_note_hash(note, memory, 0, bytes);
 	return tc_content_note_keep(hashes, tensor, note, error);
 }
@@ -231,8 +240,9 @@ static uint64_t compare(const struct tc_content_note *set, const char *memory, u
 			stop = set->bytes;
 		if (stop > end)
 			break;
-		bool edge = start == offset || stop == end;
-		if (how == TC_VERIFY_SAMPLE && !edge && (k + set->version) % SAMPLE_EVERY != 0)
+		bool edge = set->whole && (start == offset || stop == end);
+		bool wanted = how == TC_VERIFY_FULL ? set->whole : edge || is_sampled(set, k);
+		if (!wanted)
 			continue;
 		if (XXH64(memory + (start - offset), (size_t)(stop - start), k) != set->blocks[k])
 			return start;

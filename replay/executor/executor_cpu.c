@@ -107,6 +107,7 @@ enum tc_status tci_mark_computed(struct tc_replay *replay, struct tc_error *erro
 /* ---------------------------------------------------------------- update */
 
 struct adam_work {
+	struct tc_replay *replay;
 	struct tc_adam adam;
 	float *master, *exp_avg, *exp_avg_sq;
 	const unsigned char *gradient;
@@ -118,10 +119,15 @@ struct adam_work {
 static void note_part(const struct adam_work *work, uint64_t first, uint64_t last)
 {
 	float *const state[] = {work->master, work->exp_avg, work->exp_avg_sq};
+	struct tc_replay *replay = work->replay;
+	if (replay->options.verify == TC_VERIFY_OFF)
+		return;
+	uint64_t begin_ps = tci_clock_ps(&replay->clock);
 	for (int i = 0; i < 3; i++)
 		if (work->notes[i] != NULL)
 			tc_content_note_hash(work->notes[i], state[i], first * sizeof(float),
 			                     (last - first) * sizeof(float));
+	atomic_fetch_add(&replay->verify_ps, tci_clock_ps(&replay->clock) - begin_ps);
 }
 
 static void adam_part(void *self, uint64_t number)
@@ -155,7 +161,8 @@ static void begin_notes(struct tc_replay *replay, const struct tc_command *comma
 		const struct tc_bind *bind = &command->binds[state[i]];
 		struct tc_error error = {0};
 		if (replay->computed[bind->tensor] &&
-		    tc_content_note_begin(after[state[i]], bind->bytes, &work->notes[i], &error))
+		    tc_content_note_begin(after[state[i]], bind->bytes, replay->options.verify,
+		                          &work->notes[i], &error))
 			tci_abort_run(replay, error.status, "%s", error.text);
 	}
 }
@@ -183,7 +190,8 @@ static void update_one(struct tc_replay *replay, const struct tc_command *comman
 		memory[i] = (float *)(void *)tci_at(replay, bind->pool, bind->offset);
 	}
 	const struct tc_bind *gradient = &command->binds[at->gradient];
-	struct adam_work work = {.adam = {.learning_rate = 1e-3F,
+	struct adam_work work = {.replay = replay,
+	                         .adam = {.learning_rate = 1e-3F,
 	                                  .beta1 = 0.9F,
 	                                  .beta2 = 0.999F,
 	                                  .epsilon = 1e-8F,
