@@ -184,7 +184,7 @@ static bool is_measured(const struct tc_machine *machine)
 static void warn(const struct tci_session *session)
 {
 	const struct tc_replay_facts *facts = &session->facts;
-	char text[TC_UNIT_TEXT_BYTES];
+	char text[TC_UNIT_TEXT_BYTES], run[TC_UNIT_TEXT_BYTES];
 	if (session->options.common.quiet)
 		return;
 	if (!session->options.throttle && !is_measured(session->machine))
@@ -193,6 +193,11 @@ static void warn(const struct tci_session *session)
 		        "computer as fast as it goes: pace it with --throttle, or describe this "
 		        "computer with `tencache-replay calibrate` and name that with --machine\n",
 		        session->machine->name);
+	else if (!session->options.throttle && facts->verify_ps > facts->run_ps / 20)
+		fprintf(stderr,
+		        "tencache-replay: times include looking at content, %s of thread time in "
+		        "a run of %s; the prediction does not: --verify off measures without\n",
+		        tc_format_ps(facts->verify_ps, text), tc_format_ps(facts->run_ps, run));
 	/* A percent of the run: below it, waiting lanes make up for it. */
 	if (session->options.throttle && facts->overrun_ps > facts->run_ps / 100)
 		fprintf(
