@@ -3,7 +3,8 @@
  */
 #include "lines.h"
 
-#include <stdint.h>
+#include "tencache/units.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +12,9 @@ bool tci_grow_lines(void *array_pointer, size_t *capacity, size_t needed, size_t
 {
 	if (needed <= *capacity)
 		return true;
-	if (element_bytes == 0 || element_bytes % TCI_LINE_BYTES != 0 ||
-	    needed > SIZE_MAX / element_bytes)
+	size_t larger = tc_grown_capacity(*capacity, needed, element_bytes);
+	if (larger == 0 || element_bytes % TCI_LINE_BYTES != 0)
 		return false;
-	size_t larger = *capacity < 8 ? 8 : *capacity;
-	while (larger < needed)
-		larger = larger > SIZE_MAX / 2 ? needed : larger * 2;
-	if (larger > SIZE_MAX / element_bytes)
-		larger = needed;
 	/* The caller's variable is a pointer to some type: copied, not read through void **. */
 	void *old, *grown = aligned_alloc(TCI_LINE_BYTES, larger * element_bytes);
 	if (grown == NULL)

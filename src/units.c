@@ -402,15 +402,21 @@ void *tc_alloc_array(size_t count, size_t element_bytes)
 	return calloc(count == 0 ? 1 : count, element_bytes);
 }
 
-bool tc_enlarge_array(void *array_pointer, size_t *capacity, size_t needed, size_t element_bytes)
+size_t tc_grown_capacity(size_t capacity, size_t needed, size_t element_bytes)
 {
 	if (element_bytes == 0 || needed > SIZE_MAX / element_bytes)
-		return false;
-	size_t larger = *capacity < 8 ? 8 : *capacity;
+		return 0;
+	size_t larger = capacity < 8 ? 8 : capacity;
 	while (larger < needed)
 		larger = larger > SIZE_MAX / 2 ? needed : larger * 2;
-	if (larger > SIZE_MAX / element_bytes)
-		larger = needed;
+	return larger > SIZE_MAX / element_bytes ? needed : larger;
+}
+
+bool tc_enlarge_array(void *array_pointer, size_t *capacity, size_t needed, size_t element_bytes)
+{
+	size_t larger = tc_grown_capacity(*capacity, needed, element_bytes);
+	if (larger == 0)
+		return false;
 	/* The caller's variable is a pointer to some type: copied, not read through void **. */
 	void *old, *grown;
 	memcpy(&old, array_pointer, sizeof old);

@@ -67,6 +67,8 @@ bool tc_mul_div_half_even(uint64_t a, uint64_t b, uint64_t divisor, uint64_t *re
 
 /** calloc() of `count` elements that checks the product; the memory belongs to the caller. */
 void *tc_alloc_array(size_t count, size_t element_bytes);
+/** How many elements an array that grows to at least `needed` should hold; 0: that is too many. */
+size_t tc_grown_capacity(size_t capacity, size_t needed, size_t element_bytes);
 /** tc_grow_array() where the array is too small. */
 bool tc_enlarge_array(void *array_pointer, size_t *capacity, size_t needed, size_t element_bytes);
 /** Grow a dynamic array to hold at least `needed` elements (doubling); false when out of memory. */
