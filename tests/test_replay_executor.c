@@ -236,6 +236,41 @@ static void test_deadlines(void **state)
 	}
 }
 
+/**
+ * The prediction of a replay that is not paced: issuing a command costs a launch, whatever kernels
+ * it holds, hooks and host calls nothing, and a host command ends when what it waits for has ended.
+ */
+static void test_prediction_as_executed(void **state)
+{
+	(void)state;
+	for (int p = 0; p < POLICY_COUNT; p++) {
+		struct replay_case planned = replay_case_plan(policies[p], &limits, 9, 3);
+		struct tc_schedule *schedule = planned.schedule;
+		struct seen seen = {
+		    .timings = calloc((size_t)schedule->command_count, sizeof *seen.timings)};
+		struct tc_timing_sink sink = {&seen, see};
+		struct tc_error error = {0};
+		uint64_t host_ps = 0;
+		planned.machine->launch_ps = 3 * TC_PS_PER_US;
+		planned.machine->hook_ps = 7 * TC_PS_PER_US;
+		must(tc_replay_predict(schedule, planned.machine, false, &sink, &error), &error);
+		for (uint64_t c = 0; c < schedule->command_count; c++) {
+			const struct tc_command *command = &schedule->commands[c];
+			bool host = command->queue == TC_QUEUE_HOST;
+			host_ps += host ? 0 : 3 * TC_PS_PER_US;
+			assert_int_equal(seen.timings[c].issue_ps, host_ps);
+			for (uint32_t d = 0; d < command->dep_count && host; d++) {
+				uint64_t end_ps = seen.timings[command->deps[d].id].end_ps;
+				host_ps = end_ps > host_ps ? end_ps : host_ps;
+			}
+			if (host)
+				assert_int_equal(seen.timings[c].end_ps, host_ps);
+		}
+		free(seen.timings);
+		replay_case_free(&planned);
+	}
+}
+
 /** The same report as the simulator's takes measured times, and its checks hold. */
 static void test_report_takes_measured_times(void **state)
 {
@@ -387,6 +422,7 @@ int main(void)
 	    cmocka_unit_test(test_times_obey_the_rules),
 	    cmocka_unit_test(test_pacing),
 	    cmocka_unit_test(test_deadlines),
+	    cmocka_unit_test(test_prediction_as_executed),
 	    cmocka_unit_test(test_report_takes_measured_times),
 	    cmocka_unit_test(test_advance),
 	    cmocka_unit_test(test_unlimited_memory_is_refused),
