@@ -213,6 +213,8 @@ static void test_deadlines(void **state)
 		struct tc_replay *replay;
 		struct tc_error error = {0};
 		uint64_t shift_ps = 0, compared = 0;
+		for (uint64_t h = 0; h < TC_HANDOVER_COUNT; h++)
+			planned.machine->handover_ps[h] = (11 + 2 * h) * TC_PS_PER_US;
 		must(tc_replay_predict(schedule, planned.machine, true, &predict, &error), &error);
 		must(tc_replay_create(&options, &replay, &error), &error);
 		must(tc_replay_finish(replay, &error), &error);

@@ -174,6 +174,20 @@ static void spend(struct tc_replay *replay, uint64_t ps)
 		replay->issue_due_ps = UINT64_MAX;
 }
 
+/** As the engine: the longest one to the issuing thread from what it has to wait for. */
+static uint64_t host_handover(const struct tc_replay *replay, const struct tc_command *command)
+{
+	uint64_t longest_ps = 0;
+	for (uint32_t d = 0; d < command->dep_count; d++) {
+		uint64_t on = command->deps[d].id;
+		uint64_t ps = tc_machine_handover_ps(
+		    replay->options.throttle, replay->schedule->commands[on].queue, TC_QUEUE_HOST);
+		if (replay->states[on].due_ps > replay->issue_due_ps && ps > longest_ps)
+			longest_ps = ps;
+	}
+	return longest_ps;
+}
+
 /** Setting up is not paced: time counts from its end. */
 static bool is_paced(const struct tc_replay *replay, const struct tc_command *command)
 {
@@ -206,8 +220,10 @@ static void run_host_command(struct tc_replay *replay, const struct tc_command *
 	state->end_ps = state->start_ps;
 	state->due_ps = state->end_ps;
 	if (is_paced(replay, command)) {
+		uint64_t handover_ps = host_handover(replay, command);
 		replay->issue_due_ps = tci_dues(replay, command, replay->issue_due_ps);
 		spend(replay, command->duration_ps);
+		spend(replay, handover_ps);
 		state->due_ps = replay->issue_due_ps;
 	}
 	release_dependants(replay, command->id);
