@@ -173,9 +173,11 @@ static enum tc_status measure_depth(struct drive *drive, uint32_t depth,
 	bool quick = drive->calibration->options->quick;
 	uint64_t bytes = quick ? DEPTH_TASK_BYTES / 16 : DEPTH_TASK_BYTES;
 	uint64_t file = quick ? SMALLEST_FILE_BYTES : DEPTH_FILE_BYTES;
+	file = file < drive->half_bytes ? file : drive->half_bytes;
+	/* At once, reads and writes have half of it each. */
+	bytes = bytes < file / 2 ? bytes : file / 2;
 	rates->depth = depth;
-	enum tc_status status =
-	    open_storage(drive, file < drive->half_bytes ? file : drive->half_bytes, depth, error);
+	enum tc_status status = open_storage(drive, file, depth, error);
 	if (status == TC_OK)
 		status =
 		    measure_burst(drive, READS, bytes, DEPTH_TASKS, "read", &rates->read, error);
