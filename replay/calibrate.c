@@ -1,7 +1,7 @@
 /**
  * @file calibrate.c
- * The verb: measure, describe, write. The file is opened first, so that a wrong name costs no three
- * minutes, and has its name only when everything is in it.
+ * The verb: measure, describe, write. The file is opened and the drives are looked at first, so
+ * that a wrong name costs no three minutes; the file has its name only when everything is in it.
  *
  * SIGINT and SIGTERM are blocked and looked for between samples: backends are taken down in order,
  * their files go, and then the signal does what it does.
@@ -61,6 +61,8 @@ static enum tc_status prepare(struct run *run, struct tc_error *error)
 	TC_TRY(tc_storage_find(options->storage, &calibration->storage, error));
 	TC_TRY(tc_machine_load(options->base, NULL, &run->base, error));
 	TC_TRY(tci_folders_make(options->directories, options->directory_count, error));
+	if (options->directory_count > 0)
+		TC_TRY(tci_look_at_drives(calibration, error));
 	return tci_partial_open(&run->file, options->output, "a machine description", error);
 }
 

@@ -255,11 +255,8 @@ static enum tc_status look_at_directories(struct tci_calibration *calibration, u
 		const char *path = options->directories[i];
 		struct statvfs room;
 		if (stat(path, &facts) != 0 || statvfs(path, &room) != 0)
-			return tc_error_set(error, TC_IO,
-			                    "--nvme-dir %s: %s; create the folder first", path,
+			return tc_error_set(error, TC_IO, "--nvme-dir %s: %s", path,
 			                    strerror(errno));
-		if (!S_ISDIR(facts.st_mode))
-			return tc_error_set(error, TC_IO, "--nvme-dir %s is not a folder", path);
 		uint64_t bytes;
 		if (!tc_mul_u64(room.f_bavail, room.f_frsize, &bytes))
 			bytes = UINT64_MAX;
@@ -303,12 +300,16 @@ static enum tc_status measure(struct drive *drive, uint64_t bytes, struct tc_err
 	return TC_OK;
 }
 
+enum tc_status tci_look_at_drives(struct tci_calibration *calibration, struct tc_error *error)
+{
+	TC_TRY(look_at_directories(calibration, &calibration->drive_capacity_bytes, error));
+	return choose_file(calibration, calibration->drive_capacity_bytes,
+	                   &calibration->drive_file_bytes, error);
+}
+
 enum tc_status tci_measure_drives(struct tci_calibration *calibration, struct tc_error *error)
 {
-	uint64_t free_bytes, bytes;
-	TC_TRY(look_at_directories(calibration, &free_bytes, error));
-	calibration->drive_capacity_bytes = free_bytes;
-	TC_TRY(choose_file(calibration, free_bytes, &bytes, error));
+	uint64_t bytes = calibration->drive_file_bytes;
 	struct drive *drive = calloc(1, sizeof *drive);
 	if (drive == NULL)
 		return tc_error_no_memory(error, "a drive's tasks", sizeof *drive);

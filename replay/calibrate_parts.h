@@ -126,6 +126,7 @@ struct tci_calibration {
 	size_t depth_count;
 	uint32_t drives;
 	uint64_t drive_capacity_bytes; /**< free bytes of the smallest, where the base has none */
+	uint64_t drive_file_bytes;     /**< of the file that is read and written */
 	struct tc_storage_facts facts;
 };
 
@@ -135,6 +136,8 @@ enum tc_status tci_check_interrupt(struct tc_error *error);
 enum tc_status tci_measure_copies(struct tci_calibration *calibration, struct tc_error *error);
 enum tc_status tci_measure_command(struct tci_calibration *calibration, struct tc_error *error);
 enum tc_status tci_measure_cpu(struct tci_calibration *calibration, struct tc_error *error);
+/** Before anything is measured: can they be, and in how large a file? */
+enum tc_status tci_look_at_drives(struct tci_calibration *calibration, struct tc_error *error);
 enum tc_status tci_measure_drives(struct tci_calibration *calibration, struct tc_error *error);
 /** The description as JSON text, checked by reading it back; free() it. `machine` receives it. */
 enum tc_status tci_describe(const struct tci_calibration *calibration,

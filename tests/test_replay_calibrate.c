@@ -18,6 +18,7 @@
 #include "calibrate.h"
 #include "calibrate_parts.h"
 #include "files.h"
+#include "folders.h"
 #include "tencache/simulate.h"
 #include "trace_builder.h"
 
@@ -365,6 +366,30 @@ static void test_bad_arguments(void **state)
 	assert_int_equal(calibrate((const char *const[]){"--help", NULL}), 0);
 }
 
+/** What is no folder, or leads to none, is refused before anything is measured or planned. */
+static void test_bad_folders(void **state)
+{
+	const struct folder *folder = *state;
+	char link[128];
+	const char *paths[] = {link};
+	struct tc_error error = {0};
+	(void)snprintf(link, sizeof link, "%s/link", folder->path);
+	assert_int_equal(symlink("this-machine.json", link), 0);
+	assert_int_equal(tci_folders_make(paths, 1, &error), TC_ARGUMENT);
+	assert_non_null(strstr(error.text, "nowhere"));
+	FILE *file = fopen(folder->file, "w");
+	assert_non_null(file);
+	assert_int_equal(fclose(file), 0);
+	error = (struct tc_error){0};
+	assert_int_equal(tci_folders_make(paths, 1, &error), TC_ARGUMENT);
+	assert_non_null(strstr(error.text, "is not a folder"));
+	/* A link to a folder is as good as the folder. */
+	assert_int_equal(unlink(link), 0);
+	assert_int_equal(symlink("nvme", link), 0);
+	assert_int_equal(tci_folders_make(paths, 1, &error), TC_OK);
+	assert_int_equal(unlink(link), 0);
+}
+
 /** A child that calibrates; SIGTERM reaches it while files lie in the drive's folder. @return it
  * died of the signal (it may have been too fast) */
 static bool stop_child(const struct folder *folder)
@@ -417,6 +442,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_drives, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_date, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_bad_arguments, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_bad_folders, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,7 @@ static void measure(uint64_t largest_bytes)
 	                                      .cores = 1};
 	struct tc_error error = {0};
 	tci_clockwork_start(&calibration.clockwork);
+	assert_int_equal(tci_look_at_drives(&calibration, &error), TC_OK);
 	if (tci_measure_drives(&calibration, &error) != TC_OK)
 		fail_msg("largest %d MiB: %s", (int)(largest_bytes / MIB), error.text);
 	assert_int_equal(calibration.depth_count, TCI_MOST_DEPTHS);
