@@ -17,7 +17,8 @@ static enum tc_status make(const char *path, struct tc_error *error)
 		                    "drive that is to be used",
 		                    path, strerror(errno));
 	if (stat(path, &status) != 0)
-		return tc_error_set(error, TC_ARGUMENT, "--nvme-dir %s: a link to nowhere: %s",
+		return tc_error_set(error, TC_ARGUMENT,
+		                    "--nvme-dir %s: a link to nowhere: %s; make what it points to",
 		                    path, strerror(errno));
 	if (!S_ISDIR(status.st_mode))
 		return tc_error_set(error, TC_ARGUMENT,
