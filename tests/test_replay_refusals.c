@@ -144,11 +144,39 @@ static void test_refused_while_deadlines_are_held(void **state)
 	replay_case_free(&planned);
 }
 
+static enum tc_status allocate(void *self, enum tc_tier tier, bool pinned, uint64_t bytes,
+                               void **memory, struct tc_error *error)
+{
+	(void)self;
+	(void)tier;
+	(void)pinned;
+	(void)bytes;
+	*memory = NULL;
+	return refuse("memory", error);
+}
+
+/** A missing --nvme-dir is known before memory is allocated, which takes long. */
+static void test_no_directory_before_memory(void **state)
+{
+	(void)state;
+	struct replay_case planned = replay_case_plan("lru:state=nvme", &limits, 1, 3);
+	struct tc_device_backend device = tc_device_host;
+	struct tc_replay_options options = {
+	    .schedule = planned.schedule, .device = &device, .storage = &memory_storage};
+	struct tc_replay *replay;
+	struct tc_error error = {0};
+	device.allocate = allocate;
+	assert_int_equal(tc_replay_create(&options, &replay, &error), TC_ARGUMENT);
+	assert_non_null(strstr(error.text, "--nvme-dir"));
+	replay_case_free(&planned);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_refused_while_deadlines_are_held),
+	    cmocka_unit_test(test_no_directory_before_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

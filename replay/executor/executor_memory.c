@@ -81,16 +81,26 @@ static enum tc_status check_room(const struct tc_replay *replay, struct tc_error
 
 /* ---------------------------------------------------------------- pools */
 
+/** Before memory is allocated, which takes long. */
+static enum tc_status check_directories(const struct tc_replay *replay, struct tc_error *error)
+{
+	const struct tc_replay_options *options = &replay->options;
+	if (options->storage != NULL && options->storage_options.directory_count > 0)
+		return TC_OK;
+	for (uint32_t p = 0; p < replay->info->pool_count; p++)
+		if (replay->info->pools[p].tier == TC_NVME && replay->pools[p].bytes > 0)
+			return tc_error_set(
+			    error, TC_ARGUMENT,
+			    "the schedule has content on NVMe (pool '%s'): name a directory "
+			    "on the drive with --nvme-dir",
+			    replay->info->pools[p].name);
+	return TC_OK;
+}
+
 static enum tc_status create_file(struct tc_replay *replay, uint32_t pool, struct tc_error *error)
 {
 	struct tc_storage_options options = replay->options.storage_options;
 	char name[128];
-	if (replay->options.storage == NULL || options.directory_count == 0)
-		return tc_error_set(
-		    error, TC_ARGUMENT,
-		    "the schedule has content on NVMe (pool '%s'): name a directory "
-		    "on the drive with --nvme-dir",
-		    replay->info->pools[pool].name);
 	const char *first = options.name != NULL ? options.name : replay->info->trace_name;
 	(void)snprintf(name, sizeof name, "%s-%s", first != NULL ? first : "schedule",
 	               replay->info->pools[pool].name);
@@ -115,6 +125,7 @@ enum tc_status tci_contents_create(struct tc_replay *replay, struct tc_error *er
 		if (!tc_align_up(replay->pools[p].bytes, TCI_BLOCK_BYTES, &replay->pools[p].bytes))
 			return tc_error_set(error, TC_TOO_LARGE, "pool '%s' is too large",
 			                    info->pools[p].name);
+	TC_TRY(check_directories(replay, error));
 	TC_TRY(check_room(replay, error));
 	uint64_t begin_ps = tci_clock_ps(&replay->clock);
 	for (uint32_t p = 0; p < info->pool_count; p++) {
