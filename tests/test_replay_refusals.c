@@ -171,12 +171,48 @@ static void test_no_directory_before_memory(void **state)
 	replay_case_free(&planned);
 }
 
+/** True from the `self`-th time on. */
+static bool count_down(void *self)
+{
+	unsigned *left = self;
+	*left -= *left > 0;
+	return *left == 0;
+}
+
+/** Setting up can be stopped between pools and between tensors, where nothing is on drives, too. */
+static void test_cancelled_while_set_up(void **state)
+{
+	(void)state;
+	struct replay_case planned = replay_case_plan("lru", &limits, 1, 3);
+	unsigned stopped = 0;
+	for (enum tc_status status = TC_IO; status != TC_OK; stopped++) {
+		unsigned left = stopped + 1;
+		struct tc_replay_options options = {
+		    .schedule = planned.schedule,
+		    .device = &tc_device_host,
+		    .storage_options = {.cancelled = count_down, .cancelled_self = &left}};
+		struct tc_replay *replay;
+		struct tc_error error = {0};
+		status = tc_replay_create(&options, &replay, &error);
+		if (status == TC_OK) {
+			tc_replay_free(replay);
+			break;
+		}
+		assert_int_equal(status, TC_IO);
+		assert_non_null(strstr(error.text, "stopped on request"));
+	}
+	/* Once for each tensor that has a place from the start, at least. */
+	assert_true(stopped > planned.trace->tensor_count / 4);
+	replay_case_free(&planned);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_refused_while_deadlines_are_held),
 	    cmocka_unit_test(test_no_directory_before_memory),
+	    cmocka_unit_test(test_cancelled_while_set_up),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,8 @@ struct tc_storage_options {
 	uint32_t depth;       /**< I/Os in flight; 0: 8 */
 	uint64_t block_bytes; /**< of one I/O; 0: 1 MiB */
 	bool direct;          /**< try O_DIRECT */
-	/** Asked between blocks while the files are written; true ends create(). NULL: never. */
+	/** Asked between blocks while the files are written, and by tc_replay_create() while memory
+	 * is allocated and filled; true ends create(). NULL: never. */
 	bool (*cancelled)(void *self);
 	void *cancelled_self;
 };

@@ -79,6 +79,15 @@ static enum tc_status check_room(const struct tc_replay *replay, struct tc_error
 	                    tc_format_bytes(needed, a), tc_format_bytes(available, b));
 }
 
+/** Asked while things are made: nobody can call tc_replay_cancel() yet. */
+static enum tc_status check_cancelled(const struct tc_replay *replay, struct tc_error *error)
+{
+	const struct tc_storage_options *options = &replay->options.storage_options;
+	if (options->cancelled == NULL || !options->cancelled(options->cancelled_self))
+		return TC_OK;
+	return tc_error_set(error, TC_IO, "stopped on request while the replay was set up");
+}
+
 /* ---------------------------------------------------------------- pools */
 
 /** Before memory is allocated, which takes long. */
@@ -132,6 +141,7 @@ enum tc_status tci_contents_create(struct tc_replay *replay, struct tc_error *er
 		void *memory = NULL;
 		if (info->pools[p].tier == TC_NVME || replay->pools[p].bytes == 0)
 			continue;
+		TC_TRY(check_cancelled(replay, error));
 		TC_TRY(replay->options.device->allocate(replay->device, info->pools[p].tier,
 		                                        info->pools[p].pinned,
 		                                        replay->pools[p].bytes, &memory, error));
@@ -213,6 +223,7 @@ static enum tc_status fill_place(struct tc_replay *replay, uint32_t tensor, stru
                                  struct buffer *buffer, struct tc_error *error)
 {
 	uint64_t bytes = replay->info->tensors[tensor].bytes;
+	TC_TRY(check_cancelled(replay, error));
 	if (replay->info->pools[place.pool].tier != TC_NVME)
 		return write_initial(replay, tensor, tci_at(replay, place.pool, place.offset),
 		                     error);
