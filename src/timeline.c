@@ -30,6 +30,8 @@ struct tc_timeline_process {
 	uint32_t first_iteration;        /**< shown; those before it only change memory */
 	uint32_t reached;                /**< iteration whose first compute command has passed */
 	uint32_t named;                  /**< lanes that have a name, bit by thread */
+	uint64_t setup_ps;               /**< end of setup, from where times count */
+	bool is_set_up;                  /**< an iteration has begun */
 	uint64_t first_ps;               /**< earliest start of a slice; UINT64_MAX: none yet */
 	uint64_t fixed_bytes[TC_TIER_COUNT];
 	struct tci_memory memory;
@@ -218,10 +220,8 @@ static enum tc_status write_slice(struct tc_timeline_process *process,
 	uint64_t stalled = 0;
 	for (size_t cause = 0; cause < TC_STALL_CAUSE_COUNT; ++cause)
 		stalled += timing->stall_ps[cause];
-	if (stalled == 0 || stalled > timing->start_ps)
-		return TC_OK;
-	/* The first one may have begun in setup, which is not shown. */
-	if (timing->start_ps - stalled < process->first_ps)
+	/* The first one may have begun before what is shown. */
+	if (stalled > timing->start_ps || timing->start_ps - stalled < process->first_ps)
 		stalled = timing->start_ps - process->first_ps;
 	if (stalled == 0)
 		return TC_OK;
@@ -259,17 +259,46 @@ static bool is_shown(const struct tc_timeline_process *process, const struct tc_
 	       command->iteration >= process->first_iteration;
 }
 
+static uint64_t since(uint64_t ps, uint64_t origin_ps)
+{
+	return ps > origin_ps ? ps - origin_ps : 0;
+}
+
+/** Times count from the end of setup, so that processes with and without it begin together. */
+static struct tc_timing from_setup(struct tc_timeline_process *process,
+                                   const struct tc_command *command, const struct tc_timing *timing)
+{
+	struct tc_timing shifted = *timing;
+	uint64_t idle = 0;
+	if (command->iteration != TC_ITERATION_INIT)
+		process->is_set_up = true;
+	else if (!process->is_set_up && timing->end_ps > process->setup_ps)
+		process->setup_ps = timing->end_ps;
+	shifted.issue_ps = since(timing->issue_ps, process->setup_ps);
+	shifted.ask_ps = since(timing->ask_ps, process->setup_ps);
+	shifted.start_ps = since(timing->start_ps, process->setup_ps);
+	shifted.end_ps = since(timing->end_ps, process->setup_ps);
+	for (size_t cause = 0; cause < TC_STALL_CAUSE_COUNT; ++cause)
+		idle += timing->stall_ps[cause];
+	/* Waiting for setup is not shown either. */
+	if (idle > shifted.start_ps)
+		shifted.stall_ps[TC_STALL_HOST_CALL] =
+		    since(shifted.stall_ps[TC_STALL_HOST_CALL], idle - shifted.start_ps);
+	return shifted;
+}
+
 static enum tc_status finished(void *self, const struct tc_command *command,
-                               const struct tc_timing *timing, struct tc_error *error)
+                               const struct tc_timing *times, struct tc_error *error)
 {
 	struct tc_timeline_process *process = self;
 	if (process->info == NULL)
 		return tc_error_set(error, TC_INTERNAL,
 		                    "timeline: a command ended before the plan began");
-	if (timing->end_ps < timing->start_ps)
+	if (times->end_ps < times->start_ps)
 		return tc_error_set(error, TC_INTERNAL,
 		                    "timeline: command %" PRIu64 " ended before it started",
 		                    command->id);
+	const struct tc_timing shifted = from_setup(process, command, times), *timing = &shifted;
 	if (!is_shown(process, command) && command->queue == TC_QUEUE_COMPUTE &&
 	    command->iteration != process->reached) {
 		process->reached = command->iteration;

@@ -45,6 +45,17 @@ check 'gzip reads it' gzip -t "$work/run.json.gz"
 check 'the same content' cmp "$work/run.json" <(gzip -dc "$work/run.json.gz")
 if command -v python3 >/dev/null; then
 	check 'another JSON reader takes it' python3 -m json.tool "$work/run.json" /dev/null
+	# Pinning takes a minute of setup by this rate; times count from its end.
+	check 'a long setup' exits 0 --policy lru --pin-rate 3GB/s --timeline "$work/setup.json"
+	check 'is not in the picture' python3 - "$work/setup.json" <<'PYTHON'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+slices = [e for e in events if e["ph"] == "X"]
+assert min(e["ts"] for e in slices) < 1e5
+for e in slices:
+    stalls = [v for k, v in e.get("args", {}).items() if k.startswith("stall ")]
+    assert all(v < 1e6 for v in stalls if isinstance(v, (int, float))), e
+PYTHON
 else
 	echo "skipped: reading it with Python (no python3)"
 fi
