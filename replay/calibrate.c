@@ -127,6 +127,28 @@ static void print_summary(const struct run *run)
 	printf("%-22s %s\n", "written to", run->options.output);
 }
 
+/** Values that nobody should rely on, by name. */
+static void warn(const struct tc_machine *machine)
+{
+	size_t count, measured = 0, low = 0;
+	const struct tc_machine_value *values = tc_machine_values(machine, &count);
+	for (size_t i = 0; i < count; ++i) {
+		if (strncmp(values[i].source, TCI_MEASURED, strlen(TCI_MEASURED)) != 0)
+			continue;
+		measured++;
+		if (values[i].confidence != TC_CONFIDENCE_LOW)
+			continue;
+		fprintf(stderr, "%s%s", low == 0 ? "tencache-replay: of low confidence: " : ", ",
+		        values[i].path);
+		low++;
+	}
+	if (low > 0)
+		fprintf(stderr,
+		        ": %zu of %zu measured values spread by more than 30 %%, as on a computer "
+		        "that does something else meanwhile; measure again when it is quiet\n",
+		        low, measured);
+}
+
 static enum tc_status calibrate(struct run *run, struct tc_error *error)
 {
 	TC_TRY(prepare(run, error));
@@ -136,6 +158,9 @@ static enum tc_status calibrate(struct run *run, struct tc_error *error)
 	TC_TRY(tci_partial_write(&run->file, "\n", 1, error));
 	TC_TRY(tci_partial_commit(&run->file, error));
 	print_summary(run);
+	(void)fflush(stdout);
+	if (!run->options.quiet)
+		warn(run->machine);
 	return TC_OK;
 }
 
