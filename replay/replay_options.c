@@ -39,7 +39,8 @@ static const struct tci_option table[] = {
      "plan for and predict with this machine (default: " TCI_DEFAULT_MACHINE ")",
      TCI_OPTION_MACHINE},
     {"device", "host", "what plays the GPU (default: host)", OPTION_DEVICE},
-    {"nvme-dir", "DIR", "folder on the drive, made if missing; several are striped", OPTION_NVME_DIR},
+    {"nvme-dir", "DIR", "folder on the drive, made if missing; several are striped",
+     OPTION_NVME_DIR},
     {"storage", "auto|io_uring|sync", "how files are read and written (default: auto)",
      OPTION_STORAGE},
     {"depth", "N", "I/Os in flight (default: 8)", OPTION_DEPTH},
@@ -205,6 +206,12 @@ static enum tc_status check(const struct tci_replay_options *options, struct tc_
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "--policy and --schedule exclude each other: a schedule file "
 		                    "holds one policy's plan");
+	if (options->schedule_path != NULL &&
+	    (options->common.iterations != 0 || options->common.alignment != 0))
+		return tc_error_set(error, TC_ARGUMENT,
+		                    "%s and --schedule exclude each other: a schedule file is "
+		                    "replayed as it was planned",
+		                    options->common.iterations != 0 ? "--iterations" : "--align");
 	if (options->schedule_path != NULL && options->write_path != NULL)
 		return tc_error_set(error, TC_ARGUMENT,
 		                    "--write-schedule writes what is planned: give --trace, not "
@@ -223,14 +230,18 @@ enum tc_status tci_replay_options_parse(int argc, char **argv, struct tci_replay
                                         struct tc_error *error)
 {
 	const struct tci_verb_options verb = {table, OPTION_COUNT, set_option, options};
-	*options = (struct tci_replay_options){
-	    .common = {.machine_name = TCI_DEFAULT_MACHINE, .iterations = 3, .alignment = 4096},
-	    .device = "host",
-	    .storage = "auto",
-	    .verify = TC_VERIFY_SAMPLE,
-	    .dilate = 1};
+	*options = (struct tci_replay_options){.common = {.machine_name = TCI_DEFAULT_MACHINE},
+	                                       .device = "host",
+	                                       .storage = "auto",
+	                                       .verify = TC_VERIFY_SAMPLE,
+	                                       .dilate = 1};
 	TC_TRY(tci_common_options_parse(argc, argv, &verb, &options->common, error));
-	return check(options, error);
+	TC_TRY(check(options, error));
+	if (options->common.iterations == 0)
+		options->common.iterations = 3;
+	if (options->common.alignment == 0)
+		options->common.alignment = 4096;
+	return TC_OK;
 }
 
 void tci_replay_options_clear(struct tci_replay_options *options)

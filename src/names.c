@@ -10,6 +10,8 @@
 
 /** Longer names are never misspelt ones of ours. */
 #define LONGEST_NAME 63
+/** So many letters or more say which name was begun. */
+#define SHORTEST_BEGINNING 3u
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -49,6 +51,10 @@ const char *tc_nearest_name(const char *name, const char *const *names, size_t c
 	limit = smaller(limit, length - 1);
 	const char *best = NULL;
 	size_t best_distance = limit + 1;
+	/* A name that somebody began to write is nearer than one that looks alike. */
+	for (size_t i = 0; i < count && length >= SHORTEST_BEGINNING; ++i)
+		if (strncmp(names[i], name, length) == 0)
+			return names[i];
 	for (size_t i = 0; i < count; ++i) {
 		size_t other = strlen(names[i]);
 		if (other > LONGEST_NAME)

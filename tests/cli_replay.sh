@@ -115,6 +115,8 @@ says err 'did you mean "--throttle"' "unknown option"
 expect 2 "two policies" --trace $trace --policy lru,belady
 expect 2 "dilate alone" --trace $trace --dilate 2
 expect 2 "unknown device" --trace $trace --scale 256 --device hots
+expect 2 "iterations of a schedule file" --schedule "$work/plan.jsonl.gz" --nvme-dir "$work/nvme" --iterations 1
+says err "--iterations and --schedule exclude each other" "iterations of a schedule file"
 expect 2 "unknown storage" "${base[@]}" --storage ioring
 expect 2 "no file" --trace "$work/none.json"
 expect 2 "no directory" --trace $trace --scale 256 --policy 10cache --iterations 1

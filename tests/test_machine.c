@@ -177,6 +177,8 @@ static void test_files_refused(void **state)
 	} cases[] = {{"/no/such/file.json", "cannot open"},
 	             {TENCACHE_SOURCE_DIR "/tests/", "cannot read"},
 	             {"a100-4O", "did you mean \"a100-40\""},
+	             {"a100", "did you mean \"a100-40\""},
+	             {"h10", "did you mean \"h100\""},
 	             {"", "unknown machine"},
 	             {"completely-else", "presets: a100-40"}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {

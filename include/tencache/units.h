@@ -80,8 +80,9 @@ static inline bool tc_grow_array(void *array_pointer, size_t *capacity, size_t n
 }
 
 /**
- * The nearest of `names` to a misspelt `name` (edit distance at most a third of its length, at
- * least 2), or NULL. For "did you mean".
+ * The first of `names` that begins with `name` (of three letters or more), else the nearest to a
+ * misspelt one (edit distance at most a third of its length, at least 2), or NULL. For "did you
+ * mean".
  */
 const char *tc_nearest_name(const char *name, const char *const *names, size_t count);
 
