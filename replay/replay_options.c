@@ -88,7 +88,8 @@ void tci_replay_run_help(void)
 	    "--scale 256\n"
 	    "  tencache-replay --trace traces/opt6.7b-paper.jsonl.gz --policy lru --scale 1024 \\\n"
 	    "      --throttle --dilate 4 --check 20%%\n"
-	    "  tencache-replay --schedule plan.json --nvme-dir /mnt/a --nvme-dir /mnt/b --json\n");
+	    "  tencache-replay --schedule plan.json --nvme-dir ./nvme --nvme-dir ./second "
+	    "--json\n");
 }
 
 /* ---------------------------------------------------------------- values */

@@ -39,7 +39,7 @@ static enum tc_status print_times(FILE *out, const struct tci_session *session,
 	static const char *const head[] = {"one iteration", "predicted", "measured", "difference"};
 	for (int i = 0; i < 4; i++)
 		tci_table_cell(&table, "%s", head[i]);
-	time_row(&table, "time", p->iteration_ps, m->iteration_ps);
+	time_row(&table, "time (the last)", p->iteration_ps, m->iteration_ps);
 	time_row(&table, "  shortest", p->iteration_min_ps, m->iteration_min_ps);
 	time_row(&table, "  longest", p->iteration_max_ps, m->iteration_max_ps);
 	time_row(&table, "cold iteration", p->cold_iteration_ps, m->cold_iteration_ps);
@@ -120,7 +120,9 @@ static void print_facts(FILE *out, const struct tci_session *session)
 	const struct tc_replay_facts *facts = &session->facts;
 	static const char *const verify[] = {"off", "sample", "full"};
 	char a[TC_UNIT_TEXT_BYTES], b[TC_UNIT_TEXT_BYTES], c[TC_UNIT_TEXT_BYTES];
-	fprintf(out, "content   verify %s: %s looked at in %s of thread time; no wrong byte\n",
+	fprintf(out,
+	        "content   verify %s: %s looked at, with what was left in %s of thread time; no "
+	        "wrong byte\n",
 	        verify[session->options.verify], tc_format_bytes(facts->verified_bytes, a),
 	        tc_format_ps(facts->verify_ps, b));
 	fprintf(out, "setup     %s (memory %s, files %s), outside every time above\n",

@@ -195,18 +195,21 @@ static void warn(const struct tci_session *session)
 		        session->machine->name);
 	else if (!session->options.throttle && facts->verify_ps > facts->run_ps / 20)
 		fprintf(stderr,
-		        "tencache-replay: times include looking at content, %s of thread time in "
-		        "a run of %s; the prediction does not: --verify off measures without\n",
+		        "tencache-replay: times include looking at content and leaving it, %s of "
+		        "thread time in a run of %s; the prediction does not: --verify off "
+		        "measures without\n",
 		        tc_format_ps(facts->verify_ps, text), tc_format_ps(facts->run_ps, run));
 	/* A percent of the run: below it, waiting lanes make up for it. */
 	if (session->options.throttle && facts->overrun_ps > facts->run_ps / 100)
 		fprintf(
 		    stderr,
 		    "tencache-replay: --dilate is too small: looking at content made %llu compute "
-		    "commands longer, by %s in all; use --dilate, --verify sample or --verify "
-		    "off\n",
+		    "commands longer, by %s in all; use more than --dilate %llu%s\n",
 		    (unsigned long long)facts->overrun_commands,
-		    tc_format_ps(facts->overrun_ps, text));
+		    tc_format_ps(facts->overrun_ps, text),
+		    (unsigned long long)session->options.dilate,
+		    session->options.verify == TC_VERIFY_FULL ? ", --verify sample or --verify off"
+		                                              : " or --verify off");
 	if (strcmp(facts->storage.backend, "sync") == 0 &&
 	    strcmp(session->options.storage, "auto") == 0)
 		fprintf(stderr, "tencache-replay: io_uring was not used: %s\n",

@@ -170,7 +170,8 @@ struct tc_replay_options {
 struct tc_replay_facts {
 	struct tc_storage_facts storage;
 	uint64_t setup_ps, pin_ps, file_ps; /**< outside every timed region */
-	uint64_t verified_bytes, verify_ps;
+	uint64_t verified_bytes;
+	uint64_t verify_ps; /**< thread time of looking at content and of leaving it, hashes included */
 	uint64_t cpu_ps; /**< CPU time of the process during the run */
 	uint64_t run_ps; /**< from the first command to the last end, not divided by dilate */
 	/** Compute whose checks and stamps took longer than it was to last: raise `dilate`. */

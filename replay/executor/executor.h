@@ -175,7 +175,7 @@ bool tci_check(struct tc_replay *replay, const struct tc_command *command, uint3
                uint64_t version, uint64_t offset, const void *memory, uint64_t bytes,
                const char *when);
 /** Leave synthetic content, as far as the run will look at it (`whole`: all of it). */
-void tci_leave(const struct tc_replay *replay, void *memory, uint32_t tensor, uint64_t version,
+void tci_leave(struct tc_replay *replay, void *memory, uint32_t tensor, uint64_t version,
                uint64_t bytes, bool whole);
 
 /* ---------------------------------------------------------------- executor_compute.c, _cpu.c */

@@ -42,11 +42,17 @@ bool tci_check(struct tc_replay *replay, const struct tc_command *command, uint3
 	return false;
 }
 
-void tci_leave(const struct tc_replay *replay, void *memory, uint32_t tensor, uint64_t version,
+void tci_leave(struct tc_replay *replay, void *memory, uint32_t tensor, uint64_t version,
                uint64_t bytes, bool whole)
 {
-	if (whole || replay->options.verify == TC_VERIFY_FULL)
+	enum tc_verify how = replay->options.verify;
+	if (!whole && how == TC_VERIFY_OFF)
+		return;
+	uint64_t begin_ps = tci_clock_ps(&replay->clock);
+	if (whole || how == TC_VERIFY_FULL)
 		tc_content_fill(memory, tensor, version, 0, bytes);
-	else if (replay->options.verify == TC_VERIFY_SAMPLE)
+	else
 		tc_content_stamp(memory, tensor, version, 0, bytes);
+	if (how != TC_VERIFY_OFF)
+		atomic_fetch_add(&replay->verify_ps, tci_clock_ps(&replay->clock) - begin_ps);
 }
