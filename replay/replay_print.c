@@ -121,7 +121,7 @@ static void print_facts(FILE *out, const struct tci_session *session)
 	static const char *const verify[] = {"off", "sample", "full"};
 	char a[TC_UNIT_TEXT_BYTES], b[TC_UNIT_TEXT_BYTES], c[TC_UNIT_TEXT_BYTES];
 	fprintf(out,
-	        "content   verify %s: %s looked at, with what was left in %s of thread time; no "
+	        "content   verify %s: %s looked at in %s of thread time; no "
 	        "wrong byte\n",
 	        verify[session->options.verify], tc_format_bytes(facts->verified_bytes, a),
 	        tc_format_ps(facts->verify_ps, b));
