@@ -120,9 +120,7 @@ static void print_facts(FILE *out, const struct tci_session *session)
 	const struct tc_replay_facts *facts = &session->facts;
 	static const char *const verify[] = {"off", "sample", "full"};
 	char a[TC_UNIT_TEXT_BYTES], b[TC_UNIT_TEXT_BYTES], c[TC_UNIT_TEXT_BYTES];
-	fprintf(out,
-	        "content   verify %s: %s looked at in %s of thread time; no "
-	        "wrong byte\n",
+	fprintf(out, "content   verify %s: %s looked at in %s of thread time; no wrong byte\n",
 	        verify[session->options.verify], tc_format_bytes(facts->verified_bytes, a),
 	        tc_format_ps(facts->verify_ps, b));
 	fprintf(out, "setup     %s (memory %s, files %s), outside every time above\n",
