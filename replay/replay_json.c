@@ -148,12 +148,9 @@ enum tc_status tci_session_print_json(FILE *out, struct tci_session *session,
                                       struct tc_error *error)
 {
 	json_t *root = session_json(session);
-	char *text = root != NULL ? json_dumps(root, JSON_INDENT(1)) : NULL;
+	enum tc_status status = tci_print_json_value(out, root, 1, error);
 	json_decref(root);
-	if (text == NULL)
-		return tc_error_no_memory(error, "a report", 0);
-	(void)fputs(text, out);
-	(void)fputc('\n', out);
-	free(text);
-	return ferror(out) != 0 ? tc_error_set(error, TC_IO, "cannot write the report") : TC_OK;
+	if (status == TC_OK && ferror(out) != 0)
+		return tc_error_set(error, TC_IO, "cannot write the report");
+	return status;
 }

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "print.h"
 #include "inspect.h"
 
 /* jansson: a failed constructor gives NULL, and setting NULL fails; one check at the end is enough,
@@ -164,11 +165,8 @@ enum tc_status tci_print_inspection_json(FILE *out, const struct tc_inspection *
 	put(&builder, document, "passes", passes_json(&builder, inspection));
 	put(&builder, document, "reuse_steps", quantiles_json(&builder, &inspection->reuse_steps));
 	put(&builder, document, "reuse_bytes", quantiles_json(&builder, &inspection->reuse_bytes));
-	char *text = builder.failed ? NULL : json_dumps(document, JSON_INDENT(2));
+	enum tc_status status =
+	    tci_print_json_value(out, builder.failed ? NULL : document, 2, error);
 	json_decref(document);
-	if (text == NULL)
-		return tc_error_no_memory(error, "the output", 0);
-	(void)fprintf(out, "%s\n", text);
-	free(text);
-	return TC_OK;
+	return status;
 }

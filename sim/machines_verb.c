@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "print.h"
 #include "tencache/machine.h"
 #include "tencache/units.h"
 #include "text_table.h"
@@ -63,16 +64,6 @@ static enum tc_status add_presets(char **names, size_t count, struct tci_table *
 	return TC_OK;
 }
 
-static enum tc_status print_json(const json_t *value, struct tc_error *error)
-{
-	char *text = json_dumps(value, JSON_INDENT(2));
-	if (text == NULL)
-		return tc_error_no_memory(error, "the output", 0);
-	(void)puts(text);
-	free(text);
-	return TC_OK;
-}
-
 static enum tc_status list_presets(bool as_json, struct tc_error *error)
 {
 	static const char *const heads[] = {"machine",        "GPU GB",       "host GB",
@@ -88,7 +79,7 @@ static enum tc_status list_presets(bool as_json, struct tc_error *error)
 	enum tc_status status = add_presets(names, count, &table, array, error);
 	tc_machine_names_free(names, count);
 	if (status == TC_OK && as_json)
-		status = print_json(array, error);
+		status = tci_print_json_value(stdout, array, 2, error);
 	json_decref(array);
 	if (status == TC_OK && !as_json)
 		return tci_table_print(&table, stdout, error);

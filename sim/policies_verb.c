@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "print.h"
 #include "tencache/policy.h"
 #include "text_table.h"
 #include "option_words.h"
@@ -88,12 +89,8 @@ static enum tc_status print_json(char **names, int count, struct tc_error *error
 		if (status == TC_OK)
 			(void)json_array_append_new(array, policy_json(policy));
 	}
-	char *text = status == TC_OK ? json_dumps(array, JSON_INDENT(2)) : NULL;
-	if (text != NULL)
-		(void)puts(text);
-	else if (status == TC_OK)
-		status = tc_error_no_memory(error, "the output", 0);
-	free(text);
+	if (status == TC_OK)
+		status = tci_print_json_value(stdout, array, 2, error);
 	json_decref(array);
 	return status;
 }

@@ -23,6 +23,12 @@ struct tci_document {
 };
 
 /** One JSON document, indented, keys in a fixed order, newline at the end. */
+/**
+ * A JSON value, which stays the caller's, and a line break; NULL says that there was no memory for
+ * it. Whether the stream took it is the caller's to ask.
+ */
+enum tc_status tci_print_json_value(FILE *out, const json_t *value, size_t indent,
+                                    struct tc_error *error);
 enum tc_status tci_print_json(FILE *out, const struct tci_document *document,
                               struct tc_error *error);
 /**

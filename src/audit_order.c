@@ -22,20 +22,6 @@ struct tci_turn {
 	uint32_t written, touched;
 };
 
-/** First op that comes after an event. */
-static uint32_t op_behind(const struct tc_trace *trace, uint32_t event)
-{
-	uint32_t low = 0, high = trace->op_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (trace->ops[middle].event < event)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /** An unpack is a read by the op that follows its event; lists of them, by op. */
 static enum tc_status begin_unpacks(struct tc_audit *audit, struct tc_error *error)
 {
@@ -52,7 +38,7 @@ static enum tc_status begin_unpacks(struct tc_audit *audit, struct tc_error *err
 	uint32_t *first = audit->unpack_first;
 	for (uint32_t u = 0; u < trace->unpack_count; u++)
 		for (uint32_t e = 0; e < trace->unpacks[u].events.count; e++) {
-			uint32_t op = op_behind(trace, trace->unpacks[u].events.items[e]);
+			uint32_t op = tc_trace_op_after(trace, trace->unpacks[u].events.items[e]);
 			if (op < trace->op_count)
 				first[op + 2]++;
 		}
@@ -60,7 +46,7 @@ static enum tc_status begin_unpacks(struct tc_audit *audit, struct tc_error *err
 		first[o + 1] += first[o];
 	for (uint32_t u = 0; u < trace->unpack_count; u++)
 		for (uint32_t e = 0; e < trace->unpacks[u].events.count; e++) {
-			uint32_t op = op_behind(trace, trace->unpacks[u].events.items[e]);
+			uint32_t op = tc_trace_op_after(trace, trace->unpacks[u].events.items[e]);
 			if (op < trace->op_count)
 				audit->unpack_tensors[first[op + 1]++] = trace->unpacks[u].tensor;
 		}

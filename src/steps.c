@@ -154,20 +154,6 @@ static struct tc_ids *closing_of(struct tc_step *step)
 	return &step->closing;
 }
 
-/** First op at or after an event; there is one (the reader has checked). */
-static uint32_t op_after(const struct tc_trace *trace, uint32_t event)
-{
-	uint32_t low = 0, high = trace->op_count - 1;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (trace->ops[middle].event < event)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 static enum tc_status fill_unpacks(struct tci_derive *derive)
 {
 	const struct tc_trace *trace = derive->trace;
@@ -182,7 +168,7 @@ static enum tc_status fill_unpacks(struct tci_derive *derive)
 	for (uint32_t i = 0; i < trace->unpack_count; i++) {
 		uint32_t last = TC_NONE;
 		for (uint32_t k = 0; k < trace->unpacks[i].events.count; k++) {
-			uint32_t op = op_after(trace, trace->unpacks[i].events.items[k]);
+			uint32_t op = tc_trace_op_after(trace, trace->unpacks[i].events.items[k]);
 			/* Several unpacks in one step, rising: one use. */
 			if (derive->step_of_op[op] == last)
 				continue;

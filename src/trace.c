@@ -313,6 +313,19 @@ enum tc_status tc_trace_parse(const char *data, size_t bytes, const char *name,
 	return read_trace(name, data == NULL ? "" : data, bytes, trace, error);
 }
 
+uint32_t tc_trace_op_after(const struct tc_trace *trace, uint32_t event)
+{
+	uint32_t low = 0, high = trace->op_count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (trace->ops[middle].event < event)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 void tc_trace_free(struct tc_trace *trace)
 {
 	if (trace == NULL)

@@ -97,25 +97,11 @@ static void check_buckets(struct tci_reader *reader)
 	}
 }
 
-/** First op at or after an event; op_count when there is none. */
-static uint32_t op_after(const struct tc_trace *trace, uint32_t event)
-{
-	uint32_t low = 0, high = trace->op_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (trace->ops[middle].event < event)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 static void check_unpack(struct tci_reader *reader, const struct tc_unpack *unpack, uint32_t event)
 {
 	const struct tc_trace *trace = reader->trace;
 	struct tci_life *life = &reader->lives[unpack->tensor];
-	uint32_t first = op_after(trace, event);
+	uint32_t first = tc_trace_op_after(trace, event);
 	if (first == trace->op_count) {
 		tci_finding(reader, "\"u\" holds event %u, which no op follows", event);
 		return;

@@ -212,6 +212,8 @@ enum tc_status tc_trace_parse(const char *data, size_t bytes, const char *name,
 
 /** Free a trace; NULL is allowed. */
 void tc_trace_free(struct tc_trace *trace);
+/** The first op at or after an event, by bisection; op_count where there is none. */
+uint32_t tc_trace_op_after(const struct tc_trace *trace, uint32_t event);
 
 /** Memory traffic of an op: its `bytes`, else the sum over reads and writes (rules: a gather
  * counts its output twice, sub-ranges count their length). */

@@ -97,7 +97,6 @@ struct tc_replay {
 	uint64_t *paced_ps;    /**< --throttle: how long each command lasts; else NULL */
 	uint64_t issue_due_ps; /**< when the issuing thread should be done with what it issued */
 	uint64_t base_ps;      /**< when time began */
-	uint64_t delay_seed;
 
 	/* progress */
 	uint64_t next_issue;
